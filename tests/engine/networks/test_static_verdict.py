@@ -66,6 +66,7 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("lowpoly", "xspecmesh", {"accept": "top k", "accept_top": 3}), ("lowpoly", "xspecmesh", {"accept": "typical"}),
     ("lowpoly", "xspecmesh", {"heads": "multilayer", "drafts": "tree"}), ("lowpoly", "xspecmesh_exact", {}),
     ("lowpoly", "xspecmesh_exact", SEED), ("emu3", "sjdpp", {}), ("lumina", "sjdpp", {}), ("bpt", "sjdpp", {}), ("glm_image", "sjdpp", {}),
+    ("glm_image", "sjdpp", {"init": "up-sampled"} | SEED),
     ("llamagen", "sjdpp", {}), ("anole", "sjdpp", {}), ("janus", "eagle", SEED), ("pictogram", "lookup", {}), ("emu35", "jacobi", {}),
     ("lumina", "zipar_verified", {}), ("pictogram", "cross_regression", {}), ("lowpoly", "cross_regression", {}),
 ]  # fmt: skip
@@ -93,6 +94,16 @@ def test_the_steps_are_those_of_the_dynamic_step(
     assert len(buckets_used) >= 5 and len(set(buckets_used)) <= 3
     if method not in SOMETIMES:
         assert len(verdict_kinds) == len(fixed_steps) - 1
+
+
+@pytest.mark.parametrize("name", ["pictogram", "glm_image"])
+def test_hidden_states_are_copied_before_the_next_pass_overwrites_them(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, states = near(name), []
+    for kind in (DYNAMIC, STATIC):
+        use_steps(monkeypatch, kind)
+        with as_on_a_gpu(monkeypatch):
+            states.append(generate(model.backbone, find("sjdpp")[0], model.prompt, SEED, hidden=True).hidden_states)
+    torch.testing.assert_close(*states, atol=1e-4, rtol=1e-3)
 
 
 def test_heads_are_computed_in_the_pass(monkeypatch: pytest.MonkeyPatch) -> None:
