@@ -187,7 +187,7 @@ class Run:
         """Finishes the run; the model's last hidden states [branches, tokens, H]: row i is the one that predicts token i, computed after
         the committed tokens before it. Raises NotSupported unless the run was started with hidden=True on a model with hidden states."""
         count, states = len(self.finish().tokens), self._hidden or {}
-        if not all(position in states for position in range(count)):
+        if not states or not all(position in states for position in range(count)):
             raise NotSupported("This run has no hidden states. Start it with hidden=True, on a model that has them.")
         return torch.stack([states[position] for position in range(count)], 1)
 

@@ -103,10 +103,9 @@ class Sequence(Protocol):
     workspace: Any  # where passes have fixed shapes: the tensors and graphs that its model lends (engine/networks/workspace.py); else None
     adapter: Any  # by capability "predictive_stream": the weights of predictive rows, set by the drafter when it starts
 
-    hidden_states: (
-        dict[int, Tensor] | None
-    )  # by capability "hidden": set before the first pass, it gets the last hidden state [branches, H]
-    # of every committed row, by the position that the row predicts
+    # By capability "hidden", if set before the first pass: the last hidden state [branches, H] of each committed row, by the position that
+    # the row predicts
+    hidden_states: dict[int, Tensor] | None
 
     def forward(self, draft: Draft) -> Rows:
         """One pass over the pending token and the nodes; their cache entries are kept until commit or the next forward."""

@@ -115,8 +115,10 @@ class NextVertices:
         register, waiting, tokens = self._register, self._waiting, []
         place: int | None = None
         while len(tokens) < count:
-            vertex = None if waiting is not None and waiting[1] else self._closing(centre, ring) or self._symmetric(centre, ring)
-            opens = False
+            vertex, opens = None, False
+            if waiting is None or not waiting[1]:
+                closing = self._closing(centre, ring)
+                vertex = self._symmetric(centre, ring) if closing is None else closing
             if vertex is not None:
                 place = None
             else:

@@ -144,8 +144,9 @@ def test_hidden_states_are_those_of_generate(way: str) -> None:
     states = run.hidden_states
     assert run.in_order == output.sequences[0, ids.shape[1] :].tolist()
     torch.testing.assert_close(states, theirs, atol=2e-5, rtol=0)
-    with refuses(NotSupported, "hidden=True"):
-        _ = start(way).hidden_states
+    for refused in (start(way), generate(Toy(), methods.METHODS["ar"], Prompt(), hidden=True)):
+        with refuses(NotSupported, "hidden=True"):
+            _ = refused.hidden_states
 
 
 # --- files ------------------------------------------------------------------------------------------------------------------
