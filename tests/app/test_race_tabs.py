@@ -8,7 +8,9 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import parse_qs, urlencode, urlsplit
 
+import numpy as np
 import pytest
 from playwright.sync_api import expect
 
@@ -116,12 +118,36 @@ def test_a_dropped_file_a_folder_and_a_link_bring_the_settings_back(open_tab, op
     expect_refusal()
     linked = {name: value for name, value in saved.items() if name != "machine"} | {"seed": 9}
     coded = base64.urlsafe_b64encode(json.dumps(linked).encode()).decode()
+    tab.page.close()  # both visitors share one database, which the other can only then replace by an empty one
     page.goto(f"{served.address}?run={coded.rstrip('=')}")
     comes(9)
     other.wait_for_knob()
     assert "run=" not in page.url
     other.finish()  # a link opens with its result
     assert other.state() == "done"
+    check_links(other, served.address)
+
+
+def check_links(tab, address: str) -> None:
+    """A link carries the tokens of a run and the one under the lens; the run made again is compared with them."""
+    page = tab.page
+    tab.rows.first.wait_for()
+    page.evaluate("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
+    page.evaluate("window.dispatchEvent(new CustomEvent('foretoken:point', { detail: 5 }))")
+    tab.rows.first.get_by_role("button", name="Copy a link to this run").click()
+    query = parse_qs(urlsplit(page.evaluate("window.copied")).query)
+    tokens = np.frombuffer(base64.urlsafe_b64decode(query["tokens"][0] + "=="), np.uint16).copy()
+    assert query["at"] == ["5"] and len(tokens) > 16
+    for change, words in ((0, "This is the run of the link, token for token."), (1, "another run than the link's, from token 3 on.")):
+        tokens[2] += change
+        query["tokens"] = [base64.urlsafe_b64encode(tokens.tobytes()).decode().rstrip("=")]
+        page.close()
+        page = page.context.new_page()
+        page.goto(f"{address}?{urlencode(query, doseq=True)}")
+        linked = RacePage(page, tab.kind)
+        linked.part("runs", f'.ft-runs-status:has-text("{words}")').wait_for(timeout=DRAWN)
+        linked.part("lens", ".ft-lens[data-at='5']").wait_for()
+    page.close()
 
 
 def test_visitors_share_the_engine(open_tab):

@@ -18,13 +18,18 @@ function takeSettings(kind) { // and removes them
   return text && JSON.parse(text);
 }
 
+// Bytes as base64 without characters that have a meaning in an address, and back.
+const urlText = (own) => btoa(String.fromCharCode(...own)).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+const urlBytes = (text) => bytes(text.replaceAll("-", "+").replaceAll("_", "/"));
+
 function takeLink() { // true if the page's address contains settings
-  const coded = new URLSearchParams(location.search).get("run");
-  if (!coded) return false;
+  const parts = new URLSearchParams(location.search);
+  if (!parts.get("run")) return false;
   history.replaceState(null, "", location.pathname);
   try {
-    const text = atob(coded.replaceAll("-", "+").replaceAll("_", "/"));
-    askFor({ ...JSON.parse(new TextDecoder().decode(Uint8Array.from(text, (c) => c.charCodeAt(0)))), linked: true });
+    const tokens = parts.get("tokens") && [...new Uint16Array(urlBytes(parts.get("tokens")).buffer)];
+    const at = parts.has("at") ? Number(parts.get("at")) : null;
+    askFor({ ...JSON.parse(new TextDecoder().decode(urlBytes(parts.get("run")))), linked: true, tokens, at });
   } catch {
     askFor({}); // the server reports the error
   }

@@ -15,6 +15,8 @@ const COLUMNS = [
 ];
 const TEXT = new Set(["Run", "Changed", KIND.prompt, "Exact", "Fit"]);
 let races = [];
+let awaited = null; // tokens of a link whose run is being made again, and its token under the lens
+let pointed = null; // token under the lens of the run on display
 let picked = []; // runs chosen for a race: [id of the race, number of the row]
 
 const announce = (text) => { status.textContent = text; };
@@ -28,8 +30,9 @@ function button(label, does, about) {
   return made;
 }
 
-function ask({ linked, ...settings }, side) {
+function ask({ linked, tokens, at, ...settings }, side) {
   const number = Date.now();
+  awaited = linked && tokens ? { tokens, at } : null;
   // a link opens with its result: the restored form is run
   if (linked) whenThere(KIND.ready.replace(" i", ` b[data-number="${number}"]`), () => requestAnimationFrame(() => document.querySelector(KIND.ready.replace("ready i", "generate")).click()));
   props.value = { ask: { settings, side, number, linked } };
@@ -43,6 +46,7 @@ function restore(settings) { // of a fork: on the run that it goes on from, if t
 
 // Shows a stored race: restores the values of all panels.
 function show(race) {
+  pointed = null;
   for (const [panel, value] of Object.entries(race.parts)) {
     if (panel !== __OWN__) emit("show", { panel, value });
   }
@@ -88,12 +92,29 @@ function start(list, play) {
   emit("show", { panel: KIND.lanes, value: { lanes, list, play } });
 }
 
-function link(settings) {
-  const { backbone, method, preset, prompt, seed, size, about, sampling, knobs } = settings;
+// The address of a run: its settings, its tokens as uint16, and the token under the lens, if the run is on display.
+function link(race, i) {
+  const { settings } = race.rows[i], { backbone, method, preset, prompt, seed, size, about, sampling, knobs } = settings;
   const input = settings.input && { up: settings.input.up };
   const text = new TextEncoder().encode(JSON.stringify({ backbone, method, preset, prompt, seed, size, about, sampling, knobs, input }));
-  const coded = btoa(String.fromCharCode(...text)).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
-  return `${location.origin}${location.pathname}?run=${coded}`;
+  const tokens = tokensOf(race, i), parts = { run: urlText(text) };
+  if (tokens && Math.max(...tokens) < 65536) parts.tokens = urlText(new Uint8Array(Uint16Array.from(tokens).buffer));
+  if (pointed !== null && parts.tokens && race.id === sessionStorage.getItem(LAST)) parts.at = pointed;
+  return `${location.origin}${location.pathname}?${new URLSearchParams(parts)}`;
+}
+
+function tokensOf(race, i) { // of a row's run, in the order of positions; null if it has none
+  const value = sideOf(race, i), text = value?.course.ids ?? value?.tokens;
+  return text ? new Int32Array(bytes(text).buffer) : null;
+}
+
+// Compares a run that was made again with the tokens of its link, and puts the link's token under the lens.
+function openLinked(race) {
+  const { tokens, at } = awaited, made = tokensOf(race, 0), differs = tokens.findIndex((token, i) => token !== made?.[i]);
+  awaited = null;
+  announce(differs < 0 && made?.length === tokens.length ? "This is the run of the link, token for token."
+    : `This machine made another run than the link's, from token ${((differs < 0 ? tokens.length : differs) + 1).toLocaleString("en")} on.`);
+  if (Number.isInteger(at)) emit("point", at);
 }
 
 async function copy(text, what) {
@@ -136,7 +157,7 @@ function line(race, r, i) {
   last.append(
     button("Restore", () => restore(r.settings), `Restore the settings of ${r.title}`),
     button("Use on the left", () => ask(r.settings, "left"), `Compare with ${r.title} on the left`),
-    button("Link", () => copy(link(r.settings), "Link"), `Copy a link to the settings of ${r.title}`),
+    button("Link", () => copy(link(race, i), "Link"), `Copy a link to this run: ${r.title}`),
     button("×", () => forget([race]), `Delete this race: ${r.title}, ${r.prompt}`),
   );
   tr.append(last);
@@ -205,7 +226,10 @@ window.addEventListener("foretoken:show", async ({ detail }) => {
     announce(`The browser cannot store more runs (${wrong?.name}). Delete some.`);
   }
   await load();
+  pointed = null;
+  if (awaited) openLinked(race);
 });
+window.addEventListener("foretoken:point", ({ detail }) => { if (element.offsetParent) pointed = detail ?? pointed; });
 
 // Thumbnails and other surfaces of a mesh, which are made after the race.
 watch("value", async () => {
