@@ -49,6 +49,7 @@ class Run:
         self.counts = {"forwards": 0, "draft_forwards": 0, "drafted": 0}  # over all steps
         self.clock: Callable[[], float] = time.perf_counter
         self.began: Callable[[Sequence], None] | None = None  # called with the sequence, before the method
+        self.shares: Run | None = None  # a run that has read the same prompt, whose part of the prefix is copied instead of read
         self.stopped = self.finished = False
         self.sequence: Sequence | None = None
         self._hidden: dict[int, torch.Tensor] | None = {} if hidden else None  # by position; see Sequence
@@ -129,13 +130,23 @@ class Run:
         """The method's steps, after one that commits the prompt's prefix and counts no pass, because it is part of the input."""
         if prefix := list(self.prompt.prefix):
             self._check(prefix)
-            for part in (prefix[start : start + READ_AT_ONCE] for start in range(0, len(prefix), READ_AT_ONCE)):
+            for part in (prefix[start : start + READ_AT_ONCE] for start in range(self._copy(prefix), len(prefix), READ_AT_ONCE)):
                 self.sequence.forward(Draft(torch.tensor(part[:-1], dtype=torch.int64)))
                 self.sequence.commit(list(range(len(part) - 1)), part[-1])
                 if self.sequence.done:
                     raise BadPrompt("The prefix repeats itself until the mesh ends, so none can follow. Take fewer tokens.")
             yield Step(prefix, list(range(len(prefix))), forwards=0)
         yield from self.method.decode(self.sequence, self._current, noise, self.drafter)
+
+    def _copy(self, prefix: list[int]) -> int:
+        """Copies the tokens of the prefix that another run has read, with their cache; returns their number."""
+        other = self.shares and self.shares.sequence
+        if other is None or "joined" not in self.backbone.capabilities or self.backbone.device.type != "cpu":
+            return 0
+        count = next((i for i, pair in enumerate(zip(prefix, other.tokens)) if pair[0] != pair[1]), min(len(prefix), other.length))
+        if count:
+            self.sequence.copy(other, count)
+        return count
 
     def _check(self, prefix: list[int]) -> None:
         """Raises BadPrompt for a prefix that the model cannot have written; of its grammar, only the last token is checked."""

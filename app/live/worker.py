@@ -101,13 +101,25 @@ class RemoteRun(Run):
         self._stop[0] = 1.0
 
 
+def reads_alike(backbone: Backbone, one: Prompt, other: Prompt) -> bool:
+    """True if a model reads two prompts alike, so that runs with a common prefix have the same cache."""
+    ours, theirs = (
+        (each.text, each.label, each.size, each.about, id(each.points), id(each.guide), (each.sampling or backbone.sampling).guidance,
+         backbone.added_words(each)) for each in (one, other)
+    )  # fmt: skip
+    return ours == theirs
+
+
 class LocalRunner:
     """Decodes in this process."""
 
     def start(self, backbone: Backbone, prompt: Prompt, sides: Sides, left: Prompt | None = None) -> list[Run]:
         """A run for every side. left : the prompt of the sides after the first one; None = the same"""
         prompts = prompts_of(prompt, sides, left)
-        return [generate(backbone, find(name)[0], own, knobs, name=name) for own, (name, knobs) in zip(prompts, sides, strict=True)]
+        runs = [generate(backbone, find(name)[0], own, knobs, name=name) for own, (name, knobs) in zip(prompts, sides, strict=True)]
+        for each in runs[1:]:
+            each.shares = runs[0] if reads_alike(backbone, prompt, each.prompt) else None
+        return runs
 
     def race(self, runs: Sequence[Run]) -> Iterator[tuple[int, Step]]:
         """Advances the runs; see engine.run.race."""

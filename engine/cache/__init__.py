@@ -99,6 +99,12 @@ class KVCache:
             keep_rows(self.block, self.kept, torch.tensor(rows, device=self.block.device))
         self.kept += len(rows)
 
+    def copy(self, other: KVCache, count: int) -> None:
+        """Makes the first `count` rows another cache's, and discards the rest."""
+        assert count <= other.kept, (count, other.kept)
+        self.block[..., :count, :] = other.block[..., :count, :]
+        self.kept = count
+
     def rewind(self, length: int) -> None:
         """Discards everything from `length` on."""
         assert length <= self.kept, (length, self.kept)

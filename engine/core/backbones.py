@@ -166,6 +166,10 @@ class Sequence(Protocol):
         The caller must close it."""
         ...
 
+    def copy(self, other: Sequence, count: int) -> None:
+        """By capability "joined", on a processor: commits the first `count` tokens of a sequence on the same prompt, with its cache."""
+        ...
+
     def rewind(self, length: int) -> None:
         """By capability "at_scale": discards the committed tokens from `length` on, and their cache. The rest must be a prefix that was
         committed in order."""

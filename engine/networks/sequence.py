@@ -416,6 +416,19 @@ class TransformerSequence:
         last = None if self.ends is None else next((i for i, each in enumerate(new) if self.ends(each)), None)
         new = new if last is None else new[: last + 1]
         self._keep([0, *[i + 1 for i in nodes[: len(new) - 1]]] if nodes else [0], range(self.pending[0], self.limit))
+        self._append(new, last is not None)
+        return new
+
+    def copy(self, other: TransformerSequence, count: int) -> None:
+        """Commits the first `count` tokens of a sequence on the same prompt with its cache, without a pass. Both are on a processor, and
+        this one has no tokens."""
+        assert not self.tokens and other._cached is None and other.length >= count and self._static is None
+        self.kv_cache.copy(other.kv_cache, self.prefix + count - 1)
+        tokens = other.tokens[:count]
+        self._append(tokens, self.ends is not None and any([self.ends(token) for token in tokens]))
+
+    def _append(self, new: list[int], is_last: bool) -> None:
+        """Appends committed tokens, whose rows but the last are in the cache. is_last : `ends` said so"""
         self.tokens += new
         if self.grammar is not None:
             state, following = self._state, self.grammar.next
@@ -425,10 +438,9 @@ class TransformerSequence:
         if self.bias is not None:
             self._lost_in = next(states_after(self.bias, self._lost_in, [new]))
         length = len(self.tokens)
-        self.done = length >= self.limit or new[-1] == self.end or last is not None
+        self.done = length >= self.limit or new[-1] == self.end or is_last
         self.pending = [length - 1]
         self._newest = new[-1:]
-        return new
 
     def commit_at(self, positions: list[int], tokens: list[int], nodes: Iterable[int] = ()) -> None:
         """Keeps the pending rows and some nodes (of a chain, if they have no positions), and makes tokens at any positions pending. Does

@@ -10,6 +10,7 @@ from app.live.worker import LocalRunner
 from app.requests import meshes, pictures
 from app.runs import history
 from app.ui.tabs.forking import read_fork
+from engine.cache import KVCache
 from engine.core import PLAIN, Prompt
 from engine.errors import ForetokenError
 from engine.mesh.read import read
@@ -58,6 +59,35 @@ def test_both_futures_share_the_first_tokens_and_the_old_one_is_as_it_was(picto,
     again, *_ = fork_of(request(new) | {"fork": request(new)["fork"] | {"at": 4}}, picto)  # before the changed token
     (repeated,) = LocalRunner().start(picto, again.before, sides[:1])
     assert repeated.finish().in_order == new.in_order or "seed" not in changes
+
+
+def copied(kv_cache, other, count):
+    """The mutant: the rows of the tokens are lost."""
+    kv_cache.block[..., : other.kept - count, :] = other.block[..., : other.kept - count, :]
+    kv_cache.kept = count
+
+
+@pytest.mark.parametrize(
+    ("changes", "mutant", "passes", "equal"),
+    [({"seed": 6, "token": 3}, None, 0, True), ({"prompt": "two cats"}, None, 1, True), ({"seed": 6}, copied, 0, False)],
+    ids=["alike", "another prompt", "mutant"],
+)
+def test_both_futures_of_one_prompt_read_the_shared_tokens_once(picto, made, monkeypatch, changes, mutant, passes, equal):
+    if mutant:
+        monkeypatch.setattr(KVCache, "copy", mutant)
+    value = request(made, **{"temperature": made.backbone.sampling.temperature, "at": 40, **changes})
+    fork, prompt, sides = fork_of(value, picto)
+    new, old = LocalRunner().start(picto, prompt, sides, fork.before)
+    forwards = []
+
+    def count(sequence):
+        forward = sequence.forward
+        sequence.forward = lambda draft: forwards.append(1) or forward(draft)
+
+    old.began = count
+    next(new)
+    assert next(old).tokens == made.in_order[:40] and len(forwards) == passes
+    assert (old.finish().in_order == made.in_order) is equal
 
 
 @pytest.mark.parametrize("name", ["settings", "tokens", "at", "token", "prompt", "seed", "temperature", "method"])

@@ -46,6 +46,9 @@ def read_fork(value: object, backbone: Backbone, declared: tuple[Knob, ...], rea
         raise BadPrompt(INCOMPLETE.format("no request"))
     form, origin = restoring.from_run({"ask": request}, backbone, knob_panel.encode("settings", declared), declared)
     old, shape = read(form, origin)
+    text, words = old.text, backbone.added_words(old)
+    if words:  # another seed would choose another background in the middle of the picture; and both futures read the same prompt
+        old = replace(old, text=f"{text} {words}")
     tokens, at = validation.tokens(request.get("tokens")), validation.whole(request.get("at"), "The number of kept tokens")
     if not 0 < at < len(tokens):
         raise BadPrompt(NOTHING_LEFT.format(at, len(tokens)))
@@ -53,18 +56,17 @@ def read_fork(value: object, backbone: Backbone, declared: tuple[Knob, ...], rea
     kept = max(at, min(len(own), len(tokens) - 1)) if isinstance(own, list) else at
     fork = Fork(replace(old, prefix=tokens[:kept], origin=Origin(identity(tokens), at)), tokens, at, shape)
     (temperature,) = (knob for knob in declared if knob.name == "temperature")
-    return fork, _new_prompt(fork, request, temperature, backbone), _sides(form, request.get("method"), backbone)
+    return fork, _new_prompt(fork, request, temperature, text, backbone), _sides(form, request.get("method"), backbone)
 
 
-def _new_prompt(fork: Fork, request: Mapping[str, Any], knob: Knob, backbone: Backbone) -> Prompt:
-    """The prompt of the new future. knob : of the temperature"""
+def _new_prompt(fork: Fork, request: Mapping[str, Any], knob: Knob, before: str | None, backbone: Backbone) -> Prompt:
+    """The prompt of the new future. knob : of the temperature; before : text of the old one, without the background that its seed chose"""
     old, token = fork.before, request.get("token")
     temperature = validation.knobs({"values": {"temperature": request.get("temperature")}}, (knob,))["temperature"]
     text, seed = old.text, validation.seed(request.get("seed"))
     if old.points is None:
-        text = backbone.understand(validation.text(request.get("prompt"))).text
-    if text is not None and text == old.text and (words := backbone.added_words(old)):
-        text = f"{text} {words}"  # another seed would choose another background in the middle of the picture
+        own = backbone.understand(validation.text(request.get("prompt"))).text
+        text = text if own == before else own
     prefix = (*fork.tokens[: fork.at], *(() if token is None else (validation.whole(token, "A token"),)))
     return replace(old, text=text, seed=seed, sampling=replace(old.sampling, temperature=float(temperature)), prefix=prefix)
 
