@@ -21,9 +21,12 @@ GROUPS = {True: "Exact: the same as plain decoding", False: "Relaxed: may differ
 
 
 def title_of(name: str) -> str:
-    """Title of a method or preset on the page."""
+    """Title of a method or preset on the page. Of auto's choice it names the knob, if it is only one."""
     own = own_title(name)
-    return f"Fastest here ({own.removeprefix(f'{AUTO}: ')})" if name.startswith(f"{AUTO}:") else own
+    if not name.startswith(f"{AUTO}:"):
+        return own
+    method, *chosen = own.removeprefix(f"{AUTO}: ").split(", ")
+    return f"Fastest here ({', '.join([method, *(chosen if len(chosen) == 1 else [])])})"
 
 
 def choices(backbone: Backbone) -> list[tuple[str, str]]:

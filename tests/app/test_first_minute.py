@@ -339,6 +339,7 @@ def test_what_auto_takes_is_the_first_card_and_says_what_it_is(picto) -> None:
     assert method is METHODS["sjdpp"] and values == {"window": 8, "verify": "match seed"}
     assert start_values("auto:xspecmesh_exact,depth=3")[1]["verify"] == "match seed"
     assert title_of("auto:sjdpp,window=8") == "Fastest here (SJD++, window 8)"
+    assert title_of("auto:surface,heads=cross-attention,drafted=6") == "Fastest here (Surface drafts)"
     assert validation.method("auto:xspecmesh_exact,heads=multilayer,depth=4")[1] is METHODS["xspecmesh"]
     with pytest.raises(NotSupported):
         validation.method("auto:" * 30 + "sjdpp")

@@ -107,8 +107,8 @@ def test_nine_pictures_grow_together_and_a_click_races_one(open_page):
     page.click("#grid .ft-grid-axes button")
     page.wait_for_function("document.querySelectorAll('#runs tbody tr').length === 4")
     page.wait_for_selector("#generate")
-    words = [cells.nth(i).inner_text() for i in (0, 4, 8)]
-    assert [each.split(" · ")[:2] for each in words] == [["1", "0.35"], ["1.8", "0.6"], ["2.9", "0.85"]]
+    words = [cells.nth(i).locator("span > span").inner_text() for i in (0, 4, 8)]
+    assert words == ["guidance 1, temperature 0.35", "guidance 1.8, temperature 0.6", "guidance 2.9, temperature 0.85"]
     cells.nth(8).click()
     page.wait_for_function("document.querySelectorAll('#runs tbody tr').length === 6")
     finish(page)

@@ -5,6 +5,7 @@ const axes = box.querySelector(".ft-grid-axes"), [across, down] = axes.querySele
 function cellOf() {
   const button = node("button", "", { type: "button" });
   button.append(new Image(), node("span"));
+  button.querySelector("span").append(node("span"), node("small"));
   button.addEventListener("click", () => {
     const { settings } = props.value.cells[[...cells.children].indexOf(button)];
     if (!settings) return;
@@ -36,7 +37,8 @@ function draw() {
     if (picture && image.src !== picture) image.src = picture;
     image.hidden = !picture;
     image.alt = "";
-    button.querySelector("span").textContent = [label, words || (settings || !limit ? "" : `${Math.round((100 * tokens) / limit)} %`), best ? "best" : ""].filter(Boolean).join(" · ");
+    button.querySelector("span > span").textContent = label;
+    button.querySelector("small").textContent = [words || (settings || !limit ? "" : `${Math.round((100 * tokens) / limit)} %`), best ? "best" : ""].filter(Boolean).join(" · ");
   });
   box.querySelector(".ft-grid-hint").textContent = v.hint;
   axes.hidden = v.knobs.length < 2;

@@ -60,7 +60,8 @@ def run(tab: RaceTab, ticket: object, *fields: object) -> Iterator[dict[str, Any
     def read(change: Mapping[str, float]) -> Cell:
         panel = checked_by_odds(with_values(knobs, change))[0]
         checked = tab.subject.read(visitor, own, seed, with_values(values, change))
-        return Cell(checked, checked_side(name, panel, checked.backbone), " · ".join(f"{each:g}" for each in change.values()))
+        text = ", ".join(f"{knob.replace('_', ' ')} {each:g}" for knob, each in change.items())
+        return Cell(checked, checked_side(name, panel, checked.backbone), text)
 
     def draw(number: int) -> Iterator[dict[str, Any]]:
         offered = knobs_to_vary(name, tab.subject.backbone)
