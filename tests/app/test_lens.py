@@ -62,7 +62,14 @@ def check(board: Any, value: dict[str, Any]) -> None:
                 assert np.array_equal(numbers(value[name], kind)[which], kind(expected), equal_nan=kind is np.float32)
 
 
-@pytest.mark.parametrize(("name", "knobs"), [("sjd", {"window": 8}), ("sjdpp", {"window": 8, "verify": "match seed"}), ("eagle", {})])
+@pytest.mark.parametrize(
+    ("name", "knobs"),
+    [
+        ("sjd", {"window": 8}),
+        ("sjdpp", {"window": 8, "verify": "match seed"}),
+        ("eagle", {"depth": 2, "width": 40, "nodes": 128, "children": "deterministic"}),
+    ],
+)
 def test_the_lens_shows_what_was_recorded(picto: Any, name: str, knobs: dict[str, Any]) -> None:
     board, value = shown(picto, name, **knobs)
     check(board, value)
