@@ -48,7 +48,7 @@ def main() -> None:
         over = "  above" if lines[room] > int(ceiling.replace(",", "")) else ""
         print(f"{room:24}{lines[room]:>9,}{ceiling:>9}{over}")
     words = sum(len(text(path).split()) for path in files if path.suffix == ".md" and path.parts[0] == "docs")
-    print(f"{'docs, words':24}{words:>9,}{'38,200':>9}{'  above' if words > 38_200 else ''}")
+    print(f"{'docs, words':24}{words:>9,}{'39,200':>9}{'  above' if words > 39_200 else ''}")
 
 
 if __name__ == "__main__":
