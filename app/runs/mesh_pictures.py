@@ -21,7 +21,7 @@ from engine.mesh.picture import View, pictures
 from engine.mesh.rotation import rotation
 
 SIDE = 288  # pixels
-PATIENCE = 1200.0  # seconds: nobody waits for these pictures, and a busy machine gives them little time
+PATIENCE = 300.0  # seconds: nobody waits for these pictures, and a busy machine gives them little time
 FRAMES = 20  # of a race
 TURNS = 30  # of a turntable
 CLAY = (201, 211, 224)

@@ -340,7 +340,7 @@ def why(knobs: Knobs) -> str:
     return not_exact(knobs, f"a draft stays if it and similar codes together have a probability above {knobs.least_mass:g}.")
 
 
-_ALL_DRAWN = {"least_mass": 1}
+_ALL_DRAWN = {"least_mass": 1, "repair": "in order"}
 _HALF = {"least_mass": 0.4, "radius": 0, "added_mass": 0}
 _SQUARE = {"rows": 4, "columns": 4}
 

@@ -140,6 +140,7 @@ def test_a_mesh_forks_from_a_face_and_both_futures_grow_from_the_shared_ones(ope
     page.click("#mesh-forks [data-do=fork]")
     page.fill("#mesh-forks [name=seed]", "77")
     page.fill("#mesh-forks [name=temperature]", "1.5")
+    page.wait_for_selector("#mesh-download-folders:not([disabled])")  # files and thumbnails that come late close no form
     page.click("#mesh-forks .ft-fork-go")
     page.wait_for_function("document.querySelectorAll('#mesh-forks .ft-fork-tree li').length === 2")
     finish(page, "mesh-")

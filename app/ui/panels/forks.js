@@ -250,7 +250,8 @@ scope.addEventListener("foretoken:running", ({ detail }) => {
 scope.addEventListener("foretoken:races", ({ detail }) => {
   races = detail.races;
   const shown = races.find((each) => each.id === detail.shown) ?? null;
-  if (shown !== race || !run) take(shown);
-  else draw();
+  if (shown?.id !== race?.id || !run) return take(shown);
+  race = shown; // files that came late leave an open form as it is
+  draw();
 });
 emit("ask-races", null, scope);

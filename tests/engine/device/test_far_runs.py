@@ -105,7 +105,7 @@ def steps(model: Model, name: str, device: Far | None = None) -> tuple[list[Step
     """The first steps of a run, and the most reads per step after the first, by place."""
     method, knobs = find(name)
     known = {knob.name for knob in method.knobs}
-    chosen: dict[str, Any] = {knob: value for knob, value in SMALL.items() if knob in known} | knobs
+    chosen: dict[str, Any] = dict(knobs) | {knob: value for knob, value in SMALL.items() if knob in known}
     run = generate(model.backbone, method, model.prompt, chosen, model.drafter_of(method))
     taken: list[Step] = []
     most: Counter[str] = Counter()
