@@ -176,6 +176,7 @@ class _PictogramTrunk(OwnTrunk):
         self, model: PictogramModel, side: int, widths: Sequence[int], gist: Tensor, table: Tensor, head: nn.Linear, dtype: torch.dtype
     ):
         super().__init__(model.decoder)
+        self.drafts_once = model.decoder.quick is not None
         self.gist, self.table, self.head = gist, table, head
         cos, sin = (t.to(table.device) for t in model.rotary(side, widths))
         self.places = model.decoder.places(cos, sin)

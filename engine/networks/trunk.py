@@ -38,7 +38,7 @@ class Trunk(Protocol):
     takes_chains : for a chain it gets a `Chain` instead of a mask
     takes_splits : its `run` takes a RowSplit; else shared rows run through all layers separately
     takes_adapters : its `run` takes an adapter of rows; else its layers get hooks during the pass
-    drafts_once : its `run` computes rows with an adapter in the first branch alone
+    drafts_once : its `run` computes rows with an adapter in the first branch alone, so drafts have another distribution
     reads_slots : it reads slots on the host, and gets them there, so that it need not wait for a GPU
     joins       : its passes may be computed together with those of other runs of this model (`run_together`)
     fixed       : its `run` depends on slots, mask and cache through tensors alone, so passes can have fixed shapes (static_step.py)
@@ -91,7 +91,7 @@ class OwnTrunk(Trunk):
 
     def __init__(self, decoder: Any):
         self.decoder = decoder
-        self.takes_chains = self.joins = self.drafts_once = decoder.quick is not None
+        self.takes_chains = self.joins = decoder.quick is not None
 
     def rows(self, arguments: PassArguments) -> Any:
         """The rows of this run for a joint pass, in the form that the compiled call takes."""

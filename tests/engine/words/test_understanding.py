@@ -14,13 +14,13 @@ def pictogram() -> Pictogram:
     return load("pictogram")
 
 
-SIX = ["pictogram counts to four, so 'six' is left out."]
+SIX = ["pictogram counts to six, so 'nine' is left out."]
 CASES = [  # (prompt, its text as drawn or None, objects, begin of the description, begins of the remarks, words that it ignores)
     ("two foxes on snow", None, {"fox": 2}, "Draws two foxes; background: snow.", [], []),
     ("3 apples and 2 bananas", None, {"apple": 3, "banana": 2}, "Draws three apples, two bananas;", [], []),
     ("a pink elefant in the dessert", "a pink elephant in the dessert", {"elephant": 1}, "Draws a pink elephant;", [], ["dessert"]),
     ("two Pengiuns", "two penguins", {"penguin": 2}, "Draws two penguins;", [], []),
-    ("six ducks on a pond", None, {"duck": 0}, "Draws some ducks;", SIX, ["pond"]),
+    ("nine ducks on a pond", None, {"duck": 0}, "Draws some ducks;", SIX, ["pond"]),
     ("a house without a tree", None, {"house": 1}, "Draws a house, no tree;", [], []),
     ("never a blue banana", None, {"banana": 1}, "Draws a blue banana;", ["pictogram does not understand 'never'"], []),
     ("a blue car at night", None, {"car": 1}, "Draws a blue car; background: night sky.", [], []),
