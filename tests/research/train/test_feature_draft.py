@@ -86,6 +86,7 @@ def test_levels_are_what_a_growing_tree_sees(kind: type[PictureTeacher | MeshTea
         levels = list(chains(network, teacher, row, 3))
         for first in (0, 4):
             sequence = teacher.backbone.start(prompt)
+            sequence.trunk.drafts_once = False  # training computes both branches of a guidance pair
             if kind is PictureTeacher:
                 sequence.trunk.gist = teacher.model.gist(teacher._pair(row.condition[None]), teacher.side)
             growth = NetworkFeatures(network).start(sequence)

@@ -50,6 +50,7 @@ def test_a_window_sees_what_decoding_sees(causal: bool, kind: type[Teacher], mon
         p, q = student.probs(rows, starts, guesses)
         for i, start in enumerate(starts):
             sequence = teacher.backbone.start(prompt)
+            sequence.trunk.drafts_once = False  # training computes both branches of a guidance pair
             for token in tokens[:start]:
                 sequence.forward(NO_DRAFT)
                 sequence.commit([], token)
