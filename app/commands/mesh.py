@@ -191,6 +191,28 @@ def baseline(work: MeshWork, run: Any, shape: Any, folder: Path) -> dict[str, An
     return {"name": "classical", "faces": len(faces), "chamfer": gaps["chamfer"], "fit": fits and fits.row(), "seconds": round(seconds, 4)}
 
 
+def print_mesh(path: Path, line: dict[str, Any], seeds: int) -> None:
+    """Prints the summary of a mesh in words. seeds : tried, if more than one"""
+    tried, fit, snapped, classical = (line[key] for key in ("best_of", "fit", "shrinkwrap", "baseline"))
+    print(f"{path.name}: {' '.join(line['notes'])}".rstrip())
+    if tried:
+        print(f"Best of {seeds} seeds: {tried['seed']}; trying them took {tried['seconds']:.1f} s.")
+    print(readable(line))
+    if line["faces"]:
+        print(f"{line['faces']} faces, {line['vertices']} vertices, chamfer {line['chamfer']:.4f} (floor {line['floor']:.4f})")
+    if fit:
+        print(fit["text"])
+    if (face := line["repeats_since"]) is not None:
+        print(f"It repeats itself since face {face:,}. Try another seed.")
+    if snapped:
+        print(f"Shrinkwrapped: chamfer {snapped['chamfer']:.4f}, after {snapped['seconds']:.1f} s.")
+    if classical:
+        print(f"Classical surface, without the model: {classical['faces']} faces, {classical['seconds']:.1f} s.")
+        print(classical["fit"]["text"] if classical["fit"] else "It has no area.")
+    elif not line["faces"] or (fit and fit["verdict"] == "foreign"):
+        print("--baseline classical makes a surface through the points without the model.")
+
+
 def one_mesh(work: MeshWork, path: Path, shape: Any, out: Path | None) -> dict[str, Any]:
     """Generates one mesh and returns its summary, printed unless --json. out: folder for a copy of the files"""
     import torch
@@ -237,23 +259,7 @@ def one_mesh(work: MeshWork, path: Path, shape: Any, out: Path | None) -> dict[s
         "ended": bool(run.tokens) and run.tokens[-1] == work.backbone.end,
     } | comparison
     if not options.json:
-        print(f"{path.name}: {' '.join(shape.notes)}".rstrip())
-        if tried:
-            print(f"Best of {options.best_of} seeds: {tried['seed']}; trying them took {tried['seconds']:.1f} s.")
-        print(readable(line))
-        if measures["faces"]:
-            print(f"{measures['faces']} faces, {measures['vertices']} vertices, chamfer {gaps['chamfer']:.4f} (floor {gaps['floor']:.4f})")
-        if fits:
-            print(fits.text)
-        if loop is not None:
-            print(f"It repeats itself since face {loop:,}, so decoding was ended. Try another seed.")
-        if line["shrinkwrap"]:
-            print(f"Shrinkwrapped: chamfer {line['shrinkwrap']['chamfer']:.4f}, after {line['shrinkwrap']['seconds']:.1f} s.")
-        if line["baseline"]:
-            print(f"Classical surface, without the model: {line['baseline']['faces']} faces, {line['baseline']['seconds']:.1f} s.")
-            print(line["baseline"]["fit"]["text"] if line["baseline"]["fit"] else "It has no area.")
-        elif not measures["faces"] or (fits and fits.verdict == "foreign"):
-            print("--baseline classical makes a surface through the points without the model.")
+        print_mesh(path, line, options.best_of)
     if not measures["faces"]:
         print(f"{path.name} produced no faces. Try another --seed, --up y, or more points with outward normals.", file=sys.stderr)
     return line

@@ -58,7 +58,7 @@ def test_a_mesh_that_repeats_itself_is_no_speed_up(boards):
     board = SimpleNamespace(faces=looping, run=boards[0].run, ended=True)
     line = mesh_outcome.summary([board, boards[1]], MeshOutcome([], fit("good")), [[1.0], [4.0]])
     assert line["headline"] == "It repeats itself since face 14" and line["tone"] == "even" and "faster" not in line["detail"]
-    assert "ended after 32 faces that it already had" in line["detail"] and line["fits"] == "good"
+    assert "ends with at least 32 faces that it already had" in line["detail"] and line["fits"] == "good"
 
 
 def made(over: float = 1.2) -> MadeMesh:

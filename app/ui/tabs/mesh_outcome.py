@@ -83,7 +83,7 @@ def summary(
     fits = {"fit": outcome.fit.text, "fits": outcome.fit.verdict} if outcome.fit else {}
     loop = loop_start(fast.faces.tolist())
     if loop is not None and line["state"] == "done":  # a race over repeated faces shows no speed-up
-        detail = f"Decoding was ended after {REPEATS} faces that it already had, so there is no speed-up to show. Try another seed."
+        detail = f"It ends with at least {REPEATS} faces that it already had, so there is no speed-up to show. Try another seed."
         return {**line, **fits, "headline": f"It repeats itself since face {loop:,}", "tone": "even", "detail": detail}
     if fork and line["state"] == "done":
         shared = sum(face.tokens[2][-1] < fork.at for face in fast.parser.faces)
