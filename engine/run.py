@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from itertools import takewhile
 from statistics import median
 from typing import Any, Protocol
 
@@ -49,7 +50,8 @@ class Run:
         self.counts = {"forwards": 0, "draft_forwards": 0, "drafted": 0}  # over all steps
         self.clock: Callable[[], float] = time.perf_counter
         self.began: Callable[[Sequence], None] | None = None  # called with the sequence, before the method
-        self.shares: Run | None = None  # a run that has read the same prompt, whose part of the prefix is copied instead of read
+        self.shares: Run | None = None  # a run on the same prompt, whose part of the prefix is copied instead of read
+        self.stays = False  # True: its cache stays after its end, for runs that share it, until it is closed
         self.stopped = self.finished = False
         self.sequence: Sequence | None = None
         self._hidden: dict[int, torch.Tensor] | None = {} if hidden else None  # by position; see Sequence
@@ -75,7 +77,8 @@ class Run:
 
     def _next(self) -> Step:
         if self.stopped or self.finished:
-            self.close()
+            if self.stopped or not self.stays:
+                self.close()
             raise StopIteration
         self._read_knobs()
         torch.set_flush_denormal(True)  # a per-thread setting, and a page may advance a run from several threads
@@ -91,7 +94,8 @@ class Run:
         if step is None:
             self.seconds += elapsed
             self.finished = True
-            self.close()
+            if not self.stays:
+                self.close()
             raise StopIteration
         step.seconds, step.knobs = elapsed, self._current.values
         step.exact = self._is_exact
@@ -139,14 +143,13 @@ class Run:
         yield from self.method.decode(self.sequence, self._current, noise, self.drafter)
 
     def _copy(self, prefix: list[int]) -> int:
-        """Copies the tokens of the prefix that another run has read, with their cache; returns their number."""
-        other = self.shares and self.shares.sequence
-        if other is None or "joined" not in self.backbone.capabilities or self.backbone.device.type != "cpu":
+        """Copies the tokens of the prefix that another run has read or drawn, with their cache; returns their number."""
+        other, self.shares = self.shares, None
+        if not (other and other.sequence) or "joined" not in self.backbone.capabilities or self.backbone.device.type != "cpu":
             return 0
-        count = next((i for i, pair in enumerate(zip(prefix, other.tokens)) if pair[0] != pair[1]), min(len(prefix), other.length))
-        if count:
-            self.sequence.copy(other, count)
-        return count
+        known = dict(zip(other.positions, other.tokens, strict=True))
+        shared = list(takewhile(lambda pair: known.get(pair[0]) == pair[1], enumerate(prefix)))
+        return self.sequence.copy(other.sequence, prefix[: len(shared)]) if shared else 0
 
     def _check(self, prefix: list[int]) -> None:
         """Raises BadPrompt for a prefix that the model cannot have written; of its grammar, only the last token is checked."""

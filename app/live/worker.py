@@ -104,26 +104,38 @@ class RemoteRun(Run):
 def reads_alike(backbone: Backbone, one: Prompt, other: Prompt) -> bool:
     """True if a model reads two prompts alike, so that runs with a common prefix have the same cache."""
     ours, theirs = (
-        (each.text, each.label, each.size, each.about, id(each.points), id(each.guide), (each.sampling or backbone.sampling).guidance,
-         backbone.added_words(each)) for each in (one, other)
+        (f"{each.text} {backbone.added_words(each)}".rstrip(), each.label, each.size, each.about,
+         (each.sampling or backbone.sampling).guidance) for each in (one, other)
     )  # fmt: skip
-    return ours == theirs
+    same_points = one.points is other.points or (
+        one.points is not None and other.points is not None and torch.equal(one.points, other.points)
+    )
+    return ours == theirs and same_points
 
 
 class LocalRunner:
-    """Decodes in this process."""
+    """Decodes in this process. The cache of the newest finished run stays, so that its forks need not read their tokens again."""
+
+    def __init__(self) -> None:
+        self._newest: Run | None = None
 
     def start(self, backbone: Backbone, prompt: Prompt, sides: Sides, left: Prompt | None = None) -> list[Run]:
         """A run for every side. left : the prompt of the sides after the first one; None = the same"""
         prompts = prompts_of(prompt, sides, left)
         runs = [generate(backbone, find(name)[0], own, knobs, name=name) for own, (name, knobs) in zip(prompts, sides, strict=True)]
-        for each in runs[1:]:
-            each.shares = runs[0] if reads_alike(backbone, prompt, each.prompt) else None
+        for each, other in zip(runs, [self._newest, *[runs[0]] * len(runs)], strict=False):
+            if other and other.backbone is backbone and reads_alike(backbone, other.prompt, each.prompt):
+                each.shares = other
         return runs
 
     def race(self, runs: Sequence[Run]) -> Iterator[tuple[int, Step]]:
         """Advances the runs; see engine.run.race."""
-        return run.race(runs)
+        first = runs[0]
+        first.stays = True
+        yield from run.race(runs)
+        if self._newest is not None and self._newest is not first:
+            self._newest.close()
+        self._newest = first
 
     def finish(self, runs: Sequence[Run]) -> None:
         """Finishes the runs, one after another."""

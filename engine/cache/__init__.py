@@ -99,11 +99,11 @@ class KVCache:
             keep_rows(self.block, self.kept, torch.tensor(rows, device=self.block.device))
         self.kept += len(rows)
 
-    def copy(self, other: KVCache, count: int) -> None:
-        """Makes the first `count` rows another cache's, and discards the rest."""
-        assert count <= other.kept, (count, other.kept)
-        self.block[..., :count, :] = other.block[..., :count, :]
-        self.kept = count
+    def copy(self, other: KVCache, rows: list[int]) -> None:
+        """Makes the first rows those of another cache, in this order, and discards the rest."""
+        assert max(rows, default=-1) < other.kept, (rows, other.kept)
+        self.block[..., : len(rows), :] = other.block[..., rows, :]
+        self.kept = len(rows)
 
     def rewind(self, length: int) -> None:
         """Discards everything from `length` on."""

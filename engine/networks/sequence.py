@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import cached_property, partial
+from itertools import takewhile
 from typing import Any
 
 import torch
@@ -419,13 +420,18 @@ class TransformerSequence:
         self._append(new, last is not None)
         return new
 
-    def copy(self, other: TransformerSequence, count: int) -> None:
-        """Commits the first `count` tokens of a sequence on the same prompt with its cache, without a pass. Both are on a processor, and
-        this one has no tokens."""
-        assert not self.tokens and other._cached is None and other.length >= count and self._static is None
-        self.kv_cache.copy(other.kv_cache, self.prefix + count - 1)
-        tokens = other.tokens[:count]
-        self._append(tokens, self.ends is not None and any([self.ends(token) for token in tokens]))
+    def copy(self, other: TransformerSequence, tokens: list[int]) -> int:
+        """Commits tokens that a sequence on the same prompt has at the same positions, with its cache and without a pass, as many as have
+        all rows before them there; returns their number. Both are on a processor, and this one has no tokens."""
+        assert tokens and not self.tokens and self._static is None
+        places = {
+            position: self.prefix + row for row, position in enumerate(range(other.length - 1) if other._cached is None else other._cached)
+        }
+        rows = list(takewhile(lambda row: row is not None, map(places.get, range(len(tokens) - 1))))
+        self.kv_cache.copy(other.kv_cache, [*range(self.prefix), *rows])
+        new = tokens[: len(rows) + 1]
+        self._append(new, self.ends is not None and any([self.ends(token) for token in new]))
+        return len(new)
 
     def _append(self, new: list[int], is_last: bool) -> None:
         """Appends committed tokens, whose rows but the last are in the cache. is_last : `ends` said so"""

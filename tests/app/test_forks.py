@@ -61,15 +61,37 @@ def test_both_futures_share_the_first_tokens_and_the_old_one_is_as_it_was(picto,
     assert repeated.finish().in_order == new.in_order or "seed" not in changes
 
 
-def copied(kv_cache, other, count):
-    """The mutant: the rows of the tokens are lost."""
-    kv_cache.block[..., : other.kept - count, :] = other.block[..., : other.kept - count, :]
-    kv_cache.kept = count
+def copied(kv_cache, other, rows):
+    """The mutant: the first row in place of each."""
+    kv_cache.block[..., : len(rows), :] = other.block[..., :1, :]
+    kv_cache.kept = len(rows)
+
+
+def passes_of(*runs):
+    """Passes of each run up to the end of its first step, with which it has read its prefix."""
+    counts = [0] * len(runs)
+
+    def count(which):
+        def began(sequence):
+            forward = sequence.forward
+
+            def counted(draft):
+                counts[which] += 1
+                return forward(draft)
+
+            sequence.forward = counted
+
+        return began
+
+    for which, run in enumerate(runs):
+        run.began = count(which)
+        next(run)
+    return counts
 
 
 @pytest.mark.parametrize(
     ("changes", "mutant", "passes", "equal"),
-    [({"seed": 6, "token": 3}, None, 0, True), ({"prompt": "two cats"}, None, 1, True), ({"seed": 6}, copied, 0, False)],
+    [({"seed": 6, "token": 3}, None, [1, 0], True), ({"prompt": "two cats"}, None, [1, 1], True), ({"seed": 6}, copied, [1, 0], False)],
     ids=["alike", "another prompt", "mutant"],
 )
 def test_both_futures_of_one_prompt_read_the_shared_tokens_once(picto, made, monkeypatch, changes, mutant, passes, equal):
@@ -78,16 +100,22 @@ def test_both_futures_of_one_prompt_read_the_shared_tokens_once(picto, made, mon
     value = request(made, **{"temperature": made.backbone.sampling.temperature, "at": 40, **changes})
     fork, prompt, sides = fork_of(value, picto)
     new, old = LocalRunner().start(picto, prompt, sides, fork.before)
-    forwards = []
-
-    def count(sequence):
-        forward = sequence.forward
-        sequence.forward = lambda draft: forwards.append(1) or forward(draft)
-
-    old.began = count
-    next(new)
-    assert next(old).tokens == made.in_order[:40] and len(forwards) == passes
+    assert passes_of(new, old) == passes and old.tokens == made.in_order[:40]
     assert (old.finish().in_order == made.in_order) is equal
+
+
+@pytest.mark.parametrize(
+    ("method", "knobs"), [("sjdpp", {}), ("zipar", {"mode": "verified"})]
+)  # of the picture: its cache is in the order of positions, or of a wavefront
+def test_a_fork_of_the_newest_run_reads_none_of_its_tokens(picto, method, knobs):
+    runner = LocalRunner()
+    (made,) = runner.start(picto, Prompt("a dog", seed=5, size=64), [(method, {**knobs, "verify": "match seed"})])
+    for _ in runner.race([made]):
+        pass
+    fork, prompt, sides = fork_of(request(made, temperature=picto.sampling.temperature, at=40, seed=6), picto)
+    new, old = runner.start(picto, prompt, [sides[0], (PLAIN, {})], fork.before)
+    assert passes_of(new, old) == [0, 0]
+    assert old.finish().in_order == made.in_order != new.finish().in_order
 
 
 @pytest.mark.parametrize("name", ["settings", "tokens", "at", "token", "prompt", "seed", "temperature", "method"])
