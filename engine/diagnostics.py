@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as Items
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch import Tensor
 
 from engine.core import Step
 from engine.trace import DecisionTrace, DeviationTrace, RoundTrace, Trace, TreeTrace, Values
-from engine.tree import children, depths
+from engine.tree import depths
 
 if TYPE_CHECKING:
     from engine.mesh.bpt_tokens import Face
@@ -35,7 +35,7 @@ def arrays(steps: Items[Step]) -> dict[str, np.ndarray]:
     One value per step: step_tokens, step_drafted, step_forwards, step_draft_forwards (int32), step_seconds (float64), step_exact
     (bool), knob_NAME (float32, or text for a choice) and, if the method records them, step_NAME of PER_STEP (float32, nan = not recorded).
     One value per node of the verified trees, one tree after another: tree_tokens, tree_parents (int32, -1 = the prefix; numbered
-    within the tree), tree_accepted (bool), tree_p, tree_q (float32; see Candidate); with step_nodes (int32) per step. One value per draft
+    within the tree), tree_accepted (bool), tree_p, tree_q (float32; see TreeTrace); with step_nodes (int32) per step. One value per draft
     of the passes that record energies: round_energy, round_threshold (float32); with step_round, step_round_accepted (int32) per step.
     If the method records them, decision_NAME of a DecisionTrace for all tokens: candidates [tokens, K] and the others [tokens].
     """
@@ -60,7 +60,7 @@ def arrays(steps: Items[Step]) -> dict[str, np.ndarray]:
     for name in steps[0].knobs if steps else ():
         values = [s.knobs[name] for s in steps]
         columns[f"knob_{name}"] = np.array(values, str if isinstance(values[0], str) else np.float32)
-    return columns | _trees(steps) | _rounds(steps) | decision_arrays(steps)
+    return columns | tree_arrays(steps) | _rounds(steps) | decision_arrays(steps)
 
 
 def decision_arrays(steps: Items[Step]) -> dict[str, np.ndarray]:
@@ -83,7 +83,7 @@ def decision_arrays(steps: Items[Step]) -> dict[str, np.ndarray]:
     return columns
 
 
-def _trees(steps: Items[Step]) -> dict[str, np.ndarray]:
+def tree_arrays(steps: Items[Step]) -> dict[str, np.ndarray]:
     """The tree arrays of `arrays`; empty if there are no trees."""
     if all(s.trace.tree is None for s in steps):
         return {}
@@ -147,14 +147,6 @@ def replay(trace: Mapping[str, np.ndarray]) -> Iterator[Step]:
         )  # fmt: skip
 
 
-class Candidate(NamedTuple):
-    """A node of a draft tree: the probability of its token under the model (p) and the drafter (q); q = 1 if chosen, not drawn."""
-
-    token: int
-    p: float
-    q: float
-
-
 def accepted_and_examined(step: Step) -> tuple[int, int] | None:
     """The number of drafts of a Step accepted before the first rejected one, and the number examined; for a tree, levels are counted.
     None if drafts after a rejected one can be accepted too, because then they have no order."""
@@ -180,17 +172,6 @@ def most_accepted(step: Step) -> float | None:
     ratios = to_numbers(step.trace.ratio)[: counts[1]].astype(np.float64)
     before = np.concatenate([[1.0], np.minimum(ratios, 1).cumprod()[:-1]])[: len(ratios)]
     return counts[0] + float((np.minimum(ratios.cumprod(), 1) / before - np.minimum(ratios, 1)).sum())
-
-
-def candidates(step: Step) -> list[list[Candidate]]:
-    """For each token of a step, the candidates of its draft tree at that place: siblings, in the order of verification."""
-    tree = step.trace.tree
-    if tree is None:
-        return [[] for _ in step.tokens]
-    below = children(tree.parents)
-    nodes = [Candidate(*node) for node in zip(tree.tokens, tree.p, tree.q, strict=True)]
-    rows = [[nodes[node] for node in below[at + 1]] for at in (-1, *tree.path)]
-    return (rows + [[]] * len(step.tokens))[: len(step.tokens)]
 
 
 def to_numbers(values: Values) -> np.ndarray:

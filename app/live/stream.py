@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from engine.core import Step
-from engine.diagnostics import Candidate, candidates, per_token
+from engine.diagnostics import per_token
 from engine.run import Run, race
 from engine.trace import RoundTrace, TreeTrace
 from engine.tree import children
@@ -114,7 +114,6 @@ class Trail:
 
     positions, step : int32 per committed token; verdict : uint8, see `verdicts`
     series : by name of SERIES, float32 per committed token, nan = unknown
-    candidates : per committed token, the draft tree's tokens at its position
     trace_names : names of all entries in the Steps' traces
     tree, round : the newest in any Step's trace; behind : number of tokens before that tree; deviation : the newest mean
     """
@@ -124,7 +123,6 @@ class Trail:
     def __init__(self) -> None:
         self.positions, self.step, self.verdict = array("i"), array("i"), bytearray()
         self.series = {name: array("f") for name in self.SERIES}
-        self.candidates: list[list[Candidate]] = []
         self.trace_names: set[str] = set()
         self.moves: list[Move] = []
         self.shapes: list[TreeShape] = []
@@ -152,7 +150,6 @@ class Trail:
                 values.extend(UNKNOWN * len(step.tokens))
             else:
                 values.frombytes(trace_values(step, name).tobytes())
-        self.candidates += candidates(step)
         self.trace_names |= trace.known_fields
         if trace.tree and trace.tree.parents:
             self.tree, self.behind = trace.tree, len(self.positions) - len(step.tokens)

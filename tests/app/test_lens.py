@@ -110,11 +110,19 @@ def test_the_dice_under_match_seed_fall_on_the_drawn_token(picto: Any) -> None:
     assert rolled == own != wrong
 
 
-def test_the_guesses_of_a_tree_are_its_candidates(picto: Any) -> None:
+def test_the_trees_of_all_passes_are_those_that_were_verified(picto: Any) -> None:
     board, value = shown(picto, "eagle", depth=3, width=3, nodes=8)
-    nodes = numbers(value["nodes"]).reshape(-1, 4)
-    expected = [(p, *c) for p, each in zip(board.trail.positions, board.trail.candidates, strict=True) for c in each]
-    assert len(nodes) > 20 and np.array_equal(nodes, np.array(expected, np.float32))
+    trees, known = value["trees"], set(numbers(value["known"], np.int32).tolist())
+    ends = np.cumsum(numbers(trees["step_nodes"], np.int32))[:-1]
+    sent = [
+        np.split(numbers(trees[f"tree_{name}"], kind), ends)
+        for name, kind in (("tokens", np.int32), ("parents", np.int32), ("p", np.float32))
+    ]
+    expected = [step.trace.tree for step in board.run.steps]
+    assert trees["first"] == 0 and len(ends) > 5 and any(max(tree.parents, default=-1) >= 0 for tree in expected)
+    for tree, tokens, parents, p in zip(expected, *sent, strict=True):
+        assert (tokens.tolist(), parents.tolist(), p.tolist()) == (tree.tokens, tree.parents, np.float32(tree.p).tolist())
+        assert known >= set(tree.tokens)
 
 
 def test_a_method_without_records_says_so(picto: Any) -> None:
@@ -217,6 +225,13 @@ def test_a_coin_decides_and_a_tree_shows_its_guesses(open_page: Any) -> None:
             "return document.querySelector('#lens .ft-lens-why').textContent.includes(words); })",
             arg=words,
         )
+        pass_tree = page.locator("#lens .ft-lens-tree")
+        assert pass_tree.is_visible() == (name == "eagle")
+    said = re.fullmatch(r"This pass guessed (\d+) in a tree and kept (\d+)\..*", pass_tree.get_attribute("aria-label"))
+    assert int(said[1]) > int(said[2]) and page.inner_text("#lens .ft-lens-why").startswith("A tree")
+    at = page.get_attribute("#lens .ft-lens", "data-at")
+    pass_tree.click(position={"x": 2, "y": 2})  # the first level: the first place of the pass
+    assert re.search(r"pass \d+", page.inner_text("#lens .ft-lens-place")) and page.get_attribute("#lens .ft-lens", "data-at") <= at
 
 
 @pytest.mark.browser

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from engine.core import Step
-from engine.diagnostics import arrays, candidates, per_face, replay
+from engine.diagnostics import arrays, per_face, replay
 from engine.mesh.bpt_tokens import parse, tokenize
 from engine.trace import DeviationTrace, RoundTrace, Trace, TreeTrace
 from research.worlds.lowpoly_shapes import shape
@@ -76,11 +76,3 @@ def test_a_trace_plays_again_as_the_steps_it_came_from() -> None:
     assert again[0].trace.known_fields == {"accepted", "accept_probability", "depth", "tree", "round"}  # every column, nan or not
     twice = arrays(again)
     assert all(np.array_equal(values, twice[name], equal_nan=values.dtype.kind == "f") for name, values in trace.items())
-
-
-def test_candidates_stand_in_the_order_in_which_they_were_asked() -> None:
-    tree = TreeTrace([6, 9, 8, 4], [-1, -1, 0, 2], [0, 2], [0.5, 0.25, 0.75, 0.0], [1.0, 1.0, 0.5, 0.125], 3)
-    step = Step([6, 8, 3], [4, 5, 6], drafted=4, trace=Trace(tree=tree))
-    assert candidates(step) == [[(6, 0.5, 1.0), (9, 0.25, 1.0)], [(8, 0.75, 0.5)], [(4, 0.0, 0.125)]]
-    assert candidates(Step([1, 2], [0, 1])) == [[], []]
-    assert candidates(Step([6], [4], trace=Trace(tree=tree))) == [[(6, 0.5, 1.0), (9, 0.25, 1.0)]]  # cut at the end of the picture

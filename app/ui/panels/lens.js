@@ -4,7 +4,9 @@ const IS_MESH = __KIND__ === "mesh", THING = IS_MESH ? "token" : "patch", THINGS
 const card = element.querySelector(".ft-lens"), part = (name) => card.querySelector(name);
 const canvas = part(".ft-lens-bars"), crop = part(".ft-lens-crop"), play = part("[data-do=play]"), sliders = [...card.querySelectorAll("[data-if]")];
 const LISTS = { tokens: Int32Array, p: Float32Array, q: Float32Array, dice: Float32Array }, KINDS = { draft: Int32Array, coin: Float32Array, mass: Float32Array, own: Int32Array, step: Int32Array, verdict: Uint8Array, chance: Float32Array };
+const treeOf = part(".ft-lens-pass"), treeCanvas = part(".ft-lens-tree"), KEPT = css(__KEPT__);
 const LEAST = __LEAST__, ACCEPTED = 3; // a key of VERDICTS in canvas.py
+const LEVEL = 26; // pixels of a level of a tree
 const SLOWLY = 2200, AROUND = 2; // ms per token of the pass that plays by itself; tokens around the one in the crop
 const still = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
 let known = new Map(); // position -> its record; a run in progress sends only the latest passes
@@ -53,18 +55,42 @@ function tellCandidates(record) {
   emit("candidates", pointed ? dots : [], scope);
 }
 
+// The trees of the passes, by step: tokens, parents, p and q of the nodes, and the kept nodes in order.
+function readTrees({ first, ...texts }) {
+  const list = (name, Kind = Int32Array) => numbers(texts[name], Kind), found = new Map();
+  const values = { tokens: list("tree_tokens"), parents: list("tree_parents"), p: list("tree_p", Float32Array), q: list("tree_q", Float32Array), kept: bytes(texts.tree_accepted) };
+  let from = 0;
+  list("step_nodes").forEach((count, i) => {
+    const own = Object.fromEntries(Object.entries(values).map(([name, all]) => [name, all.subarray(from, from + count)]));
+    const depths = [];
+    own.parents.forEach((parent) => depths.push(parent < 0 ? 1 : depths[parent] + 1));
+    found.set(first + i, { ...own, path: Array.from(own.kept.keys()).filter((node) => own.kept[node]), levels: Math.max(0, ...depths) });
+    from += count;
+  });
+  return found;
+}
+
+// The guesses for the place at this level of a tree: the nodes below the kept one before it.
+function guessesOf(tree, level) {
+  if (!tree || level > tree.path.length) return [];
+  const before = level ? tree.path[level - 1] : -1;
+  return [...tree.parents.keys()].filter((node) => tree.parents[node] === before).map((node) => ({ node, token: tree.tokens[node], p: tree.p[node], q: tree.q[node] }));
+}
+
 function read(v) {
   const [one, many] = [KINDS, LISTS].map((kinds) => Object.entries(kinds).map(([name, Kind]) => [name, numbers(v[name], Kind)]));
-  const nodes = numbers(v.nodes, Float32Array), counts = bytes(v.count);
+  const counts = bytes(v.count), trees = v.trees ? readTrees(v.trees) : new Map();
   const sheet = { order: new Map(Array.from(numbers(v.known, Int32Array), (token, i) => [token, i])), image: null };
-  let from = 0;
+  let from = 0, level = 0, step = null;
   numbers(v.position, Int32Array).forEach((position, i) => {
-    const record = { sheet, guesses: [], ...Object.fromEntries(one.map(([name, values]) => [name, values[i]])) };
+    const record = { sheet, ...Object.fromEntries(one.map(([name, values]) => [name, values[i]])) };
+    [level, step] = [record.step === step ? level + 1 : 0, record.step];
+    const tree = trees.get(step);
+    Object.assign(record, { level, tree: tree?.tokens.length ? tree : null, guesses: guessesOf(tree, level) });
     for (const [name, values] of many) record[name] = values.subarray(from, from + counts[i]);
     known.set(position, record);
     from += counts[i];
   });
-  for (let i = 0; i < nodes.length; i += 4) known.get(nodes[i]).guesses.push({ token: nodes[i + 1], p: nodes[i + 2], q: nodes[i + 3] });
   if (v.sheet) bitmapOf(v.sheet).then((image) => { sheet.image = image; redraw(); });
 }
 
@@ -154,7 +180,7 @@ function say(place) {
 
 // --- drawing ---
 
-const rows = () => (byDice() || props.value.nodes ? 2 : 3); // only a coin leaves something over
+const rows = () => (byDice() || props.value.trees ? 2 : 3); // only a coin leaves something over
 
 function drawBars(page, record) {
   const { pen, width, height } = page, bars = shownBars(record), rest = leftOver(bars, record);
@@ -208,6 +234,31 @@ function drawBars(page, record) {
   pen.stroke();
 }
 
+// The tree of the place's pass: kept nodes are filled, the guesses for this place framed. A click goes to the place of a level.
+let boxes = [];
+function drawTree(record) {
+  const { tree } = record;
+  treeOf.hidden = !tree;
+  boxes = [];
+  if (!tree) return;
+  const page = sheet(treeCanvas), { pen, width, height } = page, here = new Map(record.guesses.map(({ node, token }) => [node, token === record.own]));
+  ({ boxes } = boxesOf(tree.parents, { left: 0, top: 0, width, height, tallest: LEVEL, above: 0 }));
+  patches.image = record.sheet.image;
+  for (const box of boxes) {
+    const taken = tree.path.includes(box.node), token = tree.tokens[box.node], wide = Math.max(1, box.wide - 1.5);
+    pen.fillStyle = taken ? KEPT : page.raised;
+    pen.fillRect(box.x, box.y, wide, box.high - 2);
+    drawNode(pen, box, IS_MESH ? undefined : record.sheet.order.get(token), [IS_MESH ? tokenWords(token) : "", String(token)].filter(Boolean), taken ? "#fff" : page.muted);
+    if (!here.has(box.node)) continue;
+    pen.strokeStyle = here.get(box.node) ? page.fast : page.text;
+    pen.lineWidth = here.get(box.node) ? 2.5 : 1.25;
+    pen.strokeRect(box.x + 0.75, box.y + 0.75, Math.max(1, wide - 1.5), box.high - 3.5);
+  }
+  const text = `This pass guessed ${tree.tokens.length === 1 ? "one" : `${tree.tokens.length} in a tree`} and kept ${tree.path.length}.`;
+  treeOf.querySelector("figcaption").textContent = text;
+  treeCanvas.setAttribute("aria-label", `${text} The framed ones are the guesses for this place.`);
+}
+
 function drawCrop() {
   const v = props.value, pen = crop.getContext("2d"), cells = 2 * AROUND + 1;
   crop.width = crop.height = 160;
@@ -231,6 +282,7 @@ function redraw() {
   part(".ft-lens-if").textContent = whatIf(record, shownBars(record));
   card.dataset.kept = record.verdict === ACCEPTED;
   if (canvas.getBoundingClientRect().width) drawBars(sheet(canvas), record);
+  drawTree(record);
   drawCrop();
   if (IS_MESH) {
     drawTokens();
@@ -302,6 +354,7 @@ function draw() {
   read(v);
   card.dataset.places = known.size;
   canvas.style.height = `${28 + 58 * rows()}px`;
+  treeCanvas.style.height = `${LEVEL * Math.max(1, ...[...known.values()].map(({ tree }) => tree?.levels || 0))}px`;
   if (v.state === "running") {
     const newest = [...known.keys()].at(-1);
     if (!pointed && performance.now() - changed > SLOWLY / 2) [at, changed] = [newest, performance.now()];
@@ -323,6 +376,11 @@ window.addEventListener("foretoken:picture", ({ detail }) => {
   picture = detail.picture;
   if (known.has(at)) drawCrop();
 });
+treeCanvas.addEventListener("click", (event) => {
+  const box = boxAt(boxes, treeCanvas, event), { step } = known.get(at);
+  const place = box && [...known.keys()].find((each) => known.get(each).step === step && known.get(each).level === box.depth - 1);
+  if (place !== undefined && place !== null) choose(place);
+});
 play.addEventListener("click", () => { if (timer) return pause(); pointed = true; playPass(); });
 part("[data-do=close]").addEventListener("click", () => { card.dataset.open = false; });
 for (const slider of sliders) {
@@ -335,6 +393,6 @@ announce = readable(canvas, () => "Distributions of a token", {
   count: () => known.size, at: () => (known.has(at) ? places().indexOf(at) : null), say: (i) => say(places()[i]),
   go: (i) => { if (i !== null) choose(places()[i]); },
 });
-follow([canvas], redraw);
+follow([canvas, treeCanvas], redraw);
 watch("value", draw);
 draw();

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import partial
-from itertools import chain
 from typing import Any
 
 import gradio as gr
@@ -13,13 +12,13 @@ import numpy as np
 
 from app.live.boards.mesh import MeshBoard
 from app.live.boards.patches import PLAIN, SIDE
-from app.live.stream import Growth
+from app.live.stream import ACCEPTED, Growth
 from app.ui.panels import MESH_TOKENS, PATCHES, panel, to_text
-from app.ui.panels.canvas import data_url
+from app.ui.panels.canvas import VERDICTS, data_url
 from app.ui.panels.race import RaceFrame, RacePanel
 from app.ui.panels.runs import MESHES, RunsTable
 from engine.decoding.policy import MATCH
-from engine.diagnostics import DECISIONS, decision_arrays
+from engine.diagnostics import DECISIONS, decision_arrays, tree_arrays
 from engine.noise import Noise
 from engine.noise.kernel import gumbel_at
 
@@ -38,6 +37,7 @@ TEMPLATE = """
     </div>
     <div class="ft-lens-tokens" role="group" aria-label="Tokens of this face"></div>
     <figure><canvas class="ft-lens-bars"></canvas></figure>
+    <figure class="ft-lens-pass" hidden><figcaption></figcaption><canvas class="ft-lens-tree" role="img"></canvas></figure>
     <p class="ft-lens-why"></p>
     <details>
       <summary>What if?</summary>
@@ -66,7 +66,8 @@ def build(kind: RunsTable, idle: Mapping[str, str], elem_id: str) -> gr.HTML:
     """Builds the panel. kind : of the runs"""
     template = TEMPLATE.replace("SLIDERS", "".join(SLIDER.format(*each) for each in SLIDERS))
     constants = {"SHEET": json.dumps([PLAIN, SIDE]), "LEAST": str(LEAST), "KIND": json.dumps(kind.name), **MESH_TOKENS}
-    return panel("lens", dict(idle), template, constants, before=(*PATCHES, "mesh_tokens"), elem_id=elem_id)
+    constants |= {"KEPT": json.dumps(VERDICTS[ACCEPTED][1])}
+    return panel("lens", dict(idle), template, constants, before=(*PATCHES, "mesh_tokens", "icicle"), elem_id=elem_id)
 
 
 def encode(frame: RaceFrame, latest: int | None = None) -> dict[str, Any]:
@@ -74,7 +75,8 @@ def encode(frame: RaceFrame, latest: int | None = None) -> dict[str, Any]:
 
     position, step, own : int32, the committed token `own`; verdict : uint8, see canvas.py; chance : float32, of acceptance
     draft, coin, mass : of a DecisionTrace; count : uint8, the number of candidates of each token that are drawn
-    tokens, p, q : of these candidates, one token after another; dice : see `dice`, "" without match seed; nodes : see `candidate_rows`
+    tokens, p, q : of these candidates, one token after another; dice : see `dice`, "" without match seed
+    trees : of the steps from `first` on, see `engine.diagnostics.arrays`; None = there are none
     sheet : patches of the tokens in `known`, "" if the model has no patches
     corners, ids : of a mesh: MeshBoard.corners, and all tokens, int32
     """
@@ -88,10 +90,10 @@ def encode(frame: RaceFrame, latest: int | None = None) -> dict[str, Any]:
     if not records:
         return IDLE | {"about": f"{board.run.method.title} keeps no record of its guesses, so there is nothing to look at here."}
     own = np.array([token for step in steps for token in step.tokens], np.int32)
-    nodes = candidate_rows(board, len(trail.positions) - count) if "tree" in trail.trace_names else np.zeros(0, np.float32)
+    trees = tree_arrays(steps)
     tokens, p, q, draft, coin, mass = (records[f"decision_{name}"] for name in DECISIONS)
     drawn = (np.fmax(p, q) >= LEAST) | (tokens == own[:, None]) | (tokens == draft[:, None])
-    known = np.unique(np.concatenate([tokens[drawn], own, nodes.reshape(-1, 4)[:, 1].astype(np.int32)]))
+    known = np.unique(np.concatenate([tokens[drawn], own, trees.get("tree_tokens", own)]))
     return {
         "state": frame.state,
         "about": f"Each column is a {'token' if is_mesh else 'patch'} that could stand here; bars show how likely it was.",
@@ -107,7 +109,7 @@ def encode(frame: RaceFrame, latest: int | None = None) -> dict[str, Any]:
         **{name: to_text(values) for name, values in (("draft", draft), ("coin", coin), ("mass", mass))},
         **{name: to_text(values[drawn]) for name, values in (("tokens", tokens), ("p", p), ("q", q))},
         "count": to_text(drawn.sum(1).astype(np.uint8)),
-        "nodes": to_text(nodes),
+        "trees": {"first": board.count - len(steps), **{name: to_text(values) for name, values in trees.items()}} if trees else None,
         "known": to_text(known.astype(np.int32)),
         "sheet": data_url(patches.sheet(known.tolist()), lossless=False) if patches and patches.is_available else "",
         **({"corners": to_text(board.corners), "ids": to_text(np.array(board.run.tokens, np.int32))} if is_mesh else {}),
@@ -119,12 +121,6 @@ def dice(board: Growth, tokens: np.ndarray, drawn: np.ndarray) -> list[np.ndarra
     base = Noise(board.run.prompt.seed, vocabulary=1).base  # does not depend on the vocabulary
     rows = zip(board.trail.positions[-len(tokens) :], tokens, drawn, strict=True)
     return [gumbel_at(base, position, row[shown].astype(np.int64)).astype(np.float32) for position, row, shown in rows]
-
-
-def candidate_rows(board: Growth, first: int = 0) -> np.ndarray:
-    """The guesses of a draft tree, float32 [*]: position, token, p and q of each, for the tokens committed from `first` on."""
-    pairs = zip(board.trail.positions[first:], board.trail.candidates[first:], strict=True)
-    return np.array(list(chain.from_iterable((position, *node) for position, nodes in pairs for node in nodes)), np.float32)
 
 
 def live_value(frame: RaceFrame) -> dict[str, Any]:

@@ -3,67 +3,33 @@ const ACCEPTED = css(__ACCEPTED__);
 const card = element.querySelector(".ft-chart"), output = card.querySelector("output");
 const [last, shapes] = ["last", "shapes"].map((name) => card.querySelector(`[data-chart=${name}]`));
 const [icicle, courses] = [last, shapes].map((figure) => figure.querySelector("canvas"));
-let boxes = []; // of the icicle chart, one per node: left, top, width, height, description
+let boxes = []; // of the icicle chart, one per node, see icicle.js, with a description
 let at = null; // node under the pointer, in the order of the boxes
 let turn = null; // tree under the pointer
 let announceIcicle = () => {}, announceShapes = () => {};
 
-// Depth, children and number of leaves of each node; a leaf counts itself.
-function treeLayout(parents) {
-  const nodes = Array.from(parents, (parent) => ({ parent, children: [], leaves: 0, depth: 0 }));
-  nodes.forEach((node, i) => {
-    node.depth = node.parent < 0 ? 1 : nodes[node.parent].depth + 1;
-    if (node.parent >= 0) nodes[node.parent].children.push(i);
-  });
-  for (const node of [...nodes].reverse()) {
-    node.leaves = node.leaves || 1;
-    if (node.parent >= 0) nodes[node.parent].leaves += node.leaves;
-  }
-  return nodes;
-}
-
-// Draws a token in its box: its patch, else its description or number, if there is room.
-function drawToken(page, box, node, taken) {
-  const v = props.value, { pen } = page, side = Math.floor(Math.min(box.high - 8, box.wide - 3, 40));
-  if (patches.image && v.sheet) {
-    if (side >= 5) drawPatch(pen, node, box.x + (box.wide - side) / 2 - 0.75, box.y + (box.high - 2 - side) / 2, side);
-    return;
-  }
-  const texts = [v.words[node], v.words[node]?.split(" ").at(-1), String(numbers(v.tokens, Int32Array)[node])].filter(Boolean);
-  const text = texts.find((each) => pen.measureText(each).width + 6 < box.wide);
-  if (text && box.high >= 13) write(pen, text, box.x + box.wide / 2, box.y + box.high / 2 - 0.5, taken ? "#fff" : page.muted, "center");
-}
-
 function drawIcicle(page, pointed = at) {
-  const v = props.value, { pen, width, height } = page, made = [];
-  if (!width) return made;
-  const tokens = numbers(v.tokens, Int32Array), chance = numbers(v.p, Float32Array), nodes = treeLayout(numbers(v.parents, Int32Array)), path = new Set(v.path);
-  const levels = nodes.reduce((deepest, node) => Math.max(deepest, node.depth), 0), left = 46, head = 30;
-  const row = Math.min(52, (height - head) / (levels + 1));
-  const roots = [...nodes.keys()].filter((i) => nodes[i].parent < 0), leaves = roots.reduce((sum, i) => sum + nodes[i].leaves, 0);
+  const v = props.value, { pen, width, height } = page, left = 46, top = 30;
+  if (!width) return [];
+  const tokens = numbers(v.tokens, Int32Array), chance = numbers(v.p, Float32Array), path = new Set(v.path);
+  const { boxes: made, levels, high } = boxesOf(numbers(v.parents, Int32Array), { left, top, width: width - left, height: height - top, tallest: 52, above: 1 });
   write(pen, "Depth (tokens ahead)", 0, 8, page.text);
-  for (let level = 1; level <= levels; level += 1) write(pen, String(level), left - 10, head + (level + 0.5) * row - 1, page.muted, "right");
+  for (let level = 1; level <= levels; level += 1) write(pen, String(level), left - 10, top + (level + 0.5) * high - 1, page.muted, "right");
   pen.fillStyle = page.raised;
-  pen.fillRect(left, head, width - left, row - 2);
-  write(pen, v.behind ? `after token ${v.behind}` : "after the prompt", left + 8, head + row / 2, page.muted);
-  const place = (siblings, from) => siblings.forEach((i, order) => {
-    const node = nodes[i], wide = (node.leaves / leaves) * (width - left), taken = path.has(i);
-    const box = { x: from, y: head + node.depth * row, wide, high: row };
-    const named = v.words[i] || `token ${tokens[i]}`, likely = Number.isNaN(chance[i]) ? "" : ` · p ${chance[i].toFixed(2)}`;
-    box.description = `${named}${likely} · depth ${node.depth} · candidate ${order + 1} of ${siblings.length} · ${taken ? "accepted" : "not accepted"}`;
-    made.push(box);
+  pen.fillRect(left, top, width - left, high - 2);
+  write(pen, v.behind ? `after token ${v.behind}` : "after the prompt", left + 8, top + high / 2, page.muted);
+  made.forEach((box, i) => {
+    const { node, wide, depth, order, siblings } = box, taken = path.has(node);
+    const named = v.words[node] || `token ${tokens[node]}`, likely = Number.isNaN(chance[node]) ? "" : ` · p ${chance[node].toFixed(2)}`;
+    box.description = `${named}${likely} · depth ${depth} · candidate ${order + 1} of ${siblings} · ${taken ? "accepted" : "not accepted"}`;
     pen.fillStyle = taken ? ACCEPTED : page.raised;
-    pen.fillRect(box.x, box.y, Math.max(1, wide - 1.5), row - 2);
-    drawToken(page, box, i, taken);
-    if (taken || made.length - 1 === pointed) {
-      pen.strokeStyle = made.length - 1 === pointed ? page.accent : page.text;
-      pen.lineWidth = made.length - 1 === pointed ? 2.5 : 1.5;
-      pen.strokeRect(box.x + 0.75, box.y + 0.75, Math.max(1, wide - 3), row - 3.5);
-    }
-    place(node.children, from);
-    from += wide;
+    pen.fillRect(box.x, box.y, Math.max(1, wide - 1.5), high - 2);
+    drawNode(pen, box, v.sheet ? node : undefined, [v.words[node], v.words[node]?.split(" ").at(-1), String(tokens[node])].filter(Boolean), taken ? "#fff" : page.muted);
+    if (!taken && i !== pointed) return;
+    pen.strokeStyle = i === pointed ? page.accent : page.text;
+    pen.lineWidth = i === pointed ? 2.5 : 1.5;
+    pen.strokeRect(box.x + 0.75, box.y + 0.75, Math.max(1, wide - 3), high - 3.5);
   });
-  place(roots, left);
   return made;
 }
 
@@ -91,7 +57,7 @@ function drawShapes(page, pointed = turn) {
 
 function captions() {
   const v = props.value, [depth, wide] = trees(), page = getComputedStyle(card);
-  last.querySelector("figcaption").textContent = `Latest tree: ${numbers(v.tokens, Int32Array).length} tokens on ${Math.max(0, ...boxes.map((b) => Math.round((b.y - 30) / b.high)))} levels, ${v.path.length} accepted`;
+  last.querySelector("figcaption").textContent = `Latest tree: ${numbers(v.tokens, Int32Array).length} tokens on ${Math.max(0, ...boxes.map((b) => b.depth))} levels, ${v.path.length} accepted`;
   shapes.querySelector("figcaption").replaceChildren(
     `${depth.length} trees: `, swatch(page.getPropertyValue("--ft-fast"), `depth, now ${depth.at(-1)}`, "stroke"),
     swatch(page.getPropertyValue("--ft-muted"), `width, now ${wide.at(-1)}`, "stroke dashed"), swatch(ACCEPTED, "levels accepted"),
@@ -125,8 +91,7 @@ function draw() {
 const go = (to) => { at = to; turn = null; redraw(); };
 const goTree = (to) => { turn = to; at = null; redraw(); };
 icicle.addEventListener("pointermove", (event) => {
-  const frame = icicle.getBoundingClientRect(), x = event.clientX - frame.left, y = event.clientY - frame.top;
-  const found = boxes.findIndex((b) => x >= b.x && x < b.x + b.wide && y >= b.y && y < b.y + b.high);
+  const found = boxes.indexOf(boxAt(boxes, icicle, event));
   go(found < 0 ? null : found);
 });
 icicle.addEventListener("pointerleave", () => go(null));

@@ -31,7 +31,7 @@ IDLE = {"state": "empty", "about": "Methods that draft trees (EAGLE-2, ADT-Tree,
 def build(elem_id: str = "tree") -> gr.HTML:
     """Builds the panel; it is a single line for a method without trees."""
     constants = {"ACCEPTED": json.dumps(VERDICTS[3][1]), "SHEET": json.dumps([PLAIN, SIDE])}
-    return panel("tree", dict(IDLE), TEMPLATE, constants, before=PATCHES, elem_id=elem_id)
+    return panel("tree", dict(IDLE), TEMPLATE, constants, before=(*PATCHES, "icicle"), elem_id=elem_id)
 
 
 def encode(
