@@ -1,6 +1,6 @@
 // A draft tree as boxes, each below its predecessor and as wide as its leaves. Included before the scripts that draw trees.
 // Returns boxes depth first: node, parent, x, y, wide, high, depth (1 = after the prefix), order among its siblings, their number.
-function boxesOf(parents, { left, top, width, height, tallest, above }) { // above : rows left free for what is before the tree
+function boxesOf(parents, { left, top, width, height, tallest, widest, above }) { // tallest, widest : a leaf; above : rows left free
   const nodes = Array.from(parents, (parent) => ({ parent, children: [], leaves: 0, depth: 0 })), roots = [];
   nodes.forEach((node, i) => {
     node.depth = node.parent < 0 ? 1 : nodes[node.parent].depth + 1;
@@ -13,7 +13,7 @@ function boxesOf(parents, { left, top, width, height, tallest, above }) { // abo
   const levels = Math.max(0, ...nodes.map(({ depth }) => depth)), high = Math.min(tallest, height / (levels + above));
   const leaves = roots.reduce((sum, i) => sum + nodes[i].leaves, 0), boxes = [];
   const place = (siblings, from) => siblings.forEach((i, order) => {
-    const { depth, parent, children, leaves: own } = nodes[i], wide = (own / leaves) * width;
+    const { depth, parent, children, leaves: own } = nodes[i], wide = own * Math.min(width / leaves, widest);
     boxes.push({ node: i, parent, x: from, y: top + (depth - 1 + above) * high, wide, high, depth, order, siblings: siblings.length });
     place(children, from);
     from += wide;
@@ -24,7 +24,7 @@ function boxesOf(parents, { left, top, width, height, tallest, above }) { // abo
 
 // Draws a node's token in its box: its patch, else the longest of the texts that fits.
 function drawNode(pen, box, patch, texts, colour) {
-  const side = Math.floor(Math.min(box.high - 8, box.wide - 3, 40));
+  const side = Math.floor(Math.min(box.high - 6, box.wide - 3, 40));
   if (patches.image && patch !== undefined) {
     if (side >= 5) drawPatch(pen, patch, box.x + (box.wide - side) / 2 - 0.75, box.y + (box.high - 2 - side) / 2, side);
     return;

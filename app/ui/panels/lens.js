@@ -6,7 +6,7 @@ const canvas = part(".ft-lens-bars"), crop = part(".ft-lens-crop"), play = part(
 const LISTS = { tokens: Int32Array, p: Float32Array, q: Float32Array, dice: Float32Array }, KINDS = { draft: Int32Array, coin: Float32Array, mass: Float32Array, own: Int32Array, step: Int32Array, verdict: Uint8Array, chance: Float32Array };
 const treeOf = part(".ft-lens-pass"), treeCanvas = part(".ft-lens-tree"), KEPT = css(__KEPT__);
 const LEAST = __LEAST__, ACCEPTED = 3; // a key of VERDICTS in canvas.py
-const LEVEL = 26; // pixels of a level of a tree
+const LEVEL = 26, TREE = 130; // pixels of a level of a tree, and of all levels at most
 const SLOWLY = 2200, AROUND = 2; // ms per token of the pass that plays by itself; tokens around the one in the crop
 const still = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
 let known = new Map(); // position -> its record; a run in progress sends only the latest passes
@@ -242,7 +242,7 @@ function drawTree(record) {
   boxes = [];
   if (!tree) return;
   const page = sheet(treeCanvas), { pen, width, height } = page, here = new Map(record.guesses.map(({ node, token }) => [node, token === record.own]));
-  ({ boxes } = boxesOf(tree.parents, { left: 0, top: 0, width, height, tallest: LEVEL, above: 0 }));
+  ({ boxes } = boxesOf(tree.parents, { left: 0, top: 0, width, height, tallest: LEVEL, widest: 2 * LEVEL, above: 0 }));
   patches.image = record.sheet.image;
   for (const box of boxes) {
     const taken = tree.path.includes(box.node), token = tree.tokens[box.node], wide = Math.max(1, box.wide - 1.5);
@@ -254,7 +254,7 @@ function drawTree(record) {
     pen.lineWidth = here.get(box.node) ? 2.5 : 1.25;
     pen.strokeRect(box.x + 0.75, box.y + 0.75, Math.max(1, wide - 1.5), box.high - 3.5);
   }
-  const text = `This pass guessed ${tree.tokens.length === 1 ? "one" : `${tree.tokens.length} in a tree`} and kept ${tree.path.length}.`;
+  const text = `This pass guessed ${tree.tokens.length === 1 ? "one" : `${tree.tokens.length} in a tree`} and kept ${tree.path.length || "none"}.`;
   treeOf.querySelector("figcaption").textContent = text;
   treeCanvas.setAttribute("aria-label", `${text} The framed ones are the guesses for this place.`);
 }
@@ -354,7 +354,7 @@ function draw() {
   read(v);
   card.dataset.places = known.size;
   canvas.style.height = `${28 + 58 * rows()}px`;
-  treeCanvas.style.height = `${LEVEL * Math.max(1, ...[...known.values()].map(({ tree }) => tree?.levels || 0))}px`;
+  treeCanvas.style.height = `${Math.min(TREE, LEVEL * Math.max(1, ...[...known.values()].map(({ tree }) => tree?.levels || 0)))}px`;
   if (v.state === "running") {
     const newest = [...known.keys()].at(-1);
     if (!pointed && performance.now() - changed > SLOWLY / 2) [at, changed] = [newest, performance.now()];

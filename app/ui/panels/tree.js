@@ -12,7 +12,7 @@ function drawIcicle(page, pointed = at) {
   const v = props.value, { pen, width, height } = page, left = 46, top = 30;
   if (!width) return [];
   const tokens = numbers(v.tokens, Int32Array), chance = numbers(v.p, Float32Array), path = new Set(v.path);
-  const { boxes: made, levels, high } = boxesOf(numbers(v.parents, Int32Array), { left, top, width: width - left, height: height - top, tallest: 52, above: 1 });
+  const { boxes: made, levels, high } = boxesOf(numbers(v.parents, Int32Array), { left, top, width: width - left, height: height - top, tallest: 52, widest: Infinity, above: 1 });
   write(pen, "Depth (tokens ahead)", 0, 8, page.text);
   for (let level = 1; level <= levels; level += 1) write(pen, String(level), left - 10, top + (level + 0.5) * high - 1, page.muted, "right");
   pen.fillStyle = page.raised;
