@@ -261,6 +261,6 @@ def _until_due(
             waiting.append((which, step))
         else:
             boards[which].add(step)  # at once, because it needs values that a run drops at its end
-        if throttle.ready():
+        if step.forwards and throttle.ready():  # a prefix alone shows nothing new
             return moved, waiting, True
     return moved, waiting, False
