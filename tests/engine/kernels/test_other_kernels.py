@@ -9,6 +9,7 @@ import torch
 
 from engine.cache import keep
 from engine.kernels import residual_norm, tree_attention
+from engine.kernels.pooled_mass import ranked_reference, ranked_triton
 from engine.kernels.row_lora import row_lora_reference, row_lora_triton
 from engine.kernels.tree_attention import VisibleRows, pack, tree_attention_reference, tree_attention_triton, unpack
 from engine.rules import CONSISTENT, LITERAL
@@ -54,6 +55,13 @@ def test_attention_in_half_precision_and_without_groups() -> None:
     case = cases.tree_pass(13, 40, heads=3, key_heads=3, width=64, dtype=HALF)
     ours = tree_attention_triton(*(x.to(DEVICE) for x in (case.q, case.k, case.v)), VisibleRows(case.seen.sets.to(DEVICE), 40))
     near("attention", ours, tree_attention_reference(case.q.float(), case.k.float(), case.v.float(), case.seen), 2e-3, 2e-3)
+
+
+def test_heads_in_groups_are_told_by_their_number_alone() -> None:
+    """As many rows as heads of the keys, and as many keys as heads."""
+    q, k, v = torch.randn(1, 4, 2, 8), torch.randn(1, 2, 4, 8), torch.randn(1, 2, 4, 8)
+    repeated = (x.repeat_interleave(2, 1) for x in (k, v))
+    torch.testing.assert_close(tree_attention_reference(q, k, v, None), torch.nn.functional.scaled_dot_product_attention(q, *repeated))
 
 
 @needs_triton
@@ -185,6 +193,13 @@ def test_borrowed_mass_is_the_reference(rows: int, vocabulary: int, count: int, 
 def test_ranks_are_the_reference_with_ties(rows: int, vocabulary: int, half: int) -> None:
     case = cases.rank_case(DEVICE, rows, vocabulary, half)
     assert torch.equal(case.kernel(), case.reference())
+
+
+@needs_triton
+def test_the_first_token_has_neighbours_if_it_is_impossible() -> None:
+    p = torch.tensor([[0.0, 0.0, 0.25, 0.75]], device=DEVICE)
+    tokens = torch.tensor([0], device=DEVICE)
+    assert torch.equal(ranked_triton(p, tokens, 2), ranked_reference(p, tokens, 2))
 
 
 @needs_triton

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 from engine.core import Prompt
 from engine.methods import METHODS
-from engine.methods.zipar import REFRESHES
+from engine.methods.zipar import REFRESHES, Stretch, _counts, _wavefront
 from engine.run import Run, generate
 from research.bench.likelihood import log_probabilities
 from research.exactness.toy import Toy
@@ -149,3 +151,18 @@ def test_on_transformers(maker) -> None:
     run = generate(backbone, ZIPAR, prompt, {"window": 2}).finish()
     assert run.totals["forwards"] == side + (side - 1) * 2
     assert torch.isfinite(log_probabilities(backbone, prompt, run.tokens, run.positions)).all()
+
+
+def test_a_row_counts_its_committed_and_its_drafted_tokens() -> None:
+    layout = Toy(rows=3, columns=4).start(Prompt(seed=1)).layout
+    stretches = [Stretch(2, torch.zeros(2), None), Stretch(4, torch.zeros(2), None)]
+    assert _counts(stretches, layout, 2) == [4, 2]  # two committed and two drafts, and two drafts
+
+
+def test_a_later_stretch_is_predicted_from_the_place_before_it() -> None:
+    sequence = SimpleNamespace(tokens=[5, 6], device=torch.device("cpu"))
+    drafted = [(2, [7, 8]), (8, [9]), (12, [])]
+    stretches = [Stretch(at, torch.tensor(ids, dtype=torch.int64), None) for at, ids in drafted]
+    draft, first_rows = _wavefront(sequence, stretches)
+    assert draft.positions.tolist() == [2, 3, 7, 8, 11] and first_rows == [0, 3, 5]
+    assert draft.tokens.tolist() == [7, 8, 8, 9, 9]  # a placeholder is the newest token above
