@@ -43,6 +43,7 @@ from engine.networks.trunk import OwnTrunk, PassArguments
 from engine.networks.vq import FACTOR, PictureTokenizer
 from engine.networks.weights import MODELS, build_network, hash_of, need, part_files, read_card, read_parts, read_tensors
 from engine.words.looks import anonymize, groups_of_words, has_colour, looks_of_words, place_of, random_background, small_look, with_numbers
+from engine.words.meanings import OTHER
 from engine.words.reading import read, split
 from engine.words.understanding import correct, corrections, description, places, remarks, requested
 from engine.words.world import PLAIN
@@ -360,7 +361,8 @@ class Pictogram(TrainedBackbone):
         instead = {word: near for word, near in (lost | places(reading.words)).items() if near}
         sentences = [warning, *sentences] if warning else sentences
         draws = description(reading.words, reading.left_out)
-        return Understood(corrected, right, draws, sentences, [*lost], instead, requested(reading.words))
+        missing = [word for word in reading.unknown if word in treated or word not in OTHER]
+        return Understood(corrected, right, draws, sentences, [*lost], instead, requested(reading.words), missing)
 
     def _own_colours(self, names: Sequence[str]) -> set[tuple[str, str]] | None:
         """(object, colour) of the plain colours that a large part of the object has; None for a model without looks."""

@@ -78,6 +78,7 @@ class Understood(NamedTuple):
     description : what it draws, as a sentence; remarks : sentences on what it cannot draw; "" and () for a model that reads any words
     ignored     : other words that it does not know; instead : words with up to three known ones each, to replace them
     objects     : number of each requested object, 0 = any; None if the model does not know objects
+    missing     : all unknown words that a viewer may miss in the picture: things, numbers, negations
     """
 
     text: str
@@ -87,3 +88,4 @@ class Understood(NamedTuple):
     ignored: Sequence[str] = ()
     instead: Mapping[str, Sequence[str]] = MappingProxyType({})
     objects: Mapping[str, int] | None = None
+    missing: Sequence[str] = ()

@@ -17,6 +17,25 @@ MOST = 3  # number of suggestions
 LOOSE = 6  # minimum letters of a word for two spelling mistakes
 NEGATIONS = frozenset({"no", "not", "without"})
 JOINING = frozenset({"and", "but", "or", "with"})
+FRUIT = "tangerine"  # or an orange, which is also a colour
+AFTER_A_THING = JOINING | {
+    "",
+    "a",
+    "above",
+    "an",
+    "at",
+    "behind",
+    "below",
+    "beside",
+    "by",
+    "in",
+    "is",
+    "near",
+    "next",
+    "on",
+    "over",
+    "under",
+}
 FARTHEST = 3  # number of words, such as "a large red", between a negation and the object that it leaves out
 SHORTEST = 3  # minimum letters of a word for one mistake
 SURE = 5  # minimum letters of a word that is corrected without asking
@@ -47,7 +66,7 @@ def split(text: str) -> list[str]:
 
 def read(text: str, known: Container[str]) -> PromptReading:
     """Read a text with a model's vocabulary."""
-    tokens, left_out = _leave_out(split(text))
+    tokens, left_out = _leave_out(_named_things(split(text)))
     words: list[str] = []
     unknown: dict[str, list[str]] = {}
     i = 0
@@ -92,6 +111,12 @@ def _noun_like(word: str, known: Container[str]) -> str:
     """The noun or plural with the nearest spelling, preferably a known one; "" if none is near."""
     slips = [(_mistakes(word, other), other) for other in _spellings().get(word[0], ())] if _allowed_mistakes(word) else []
     return min(((n, other not in known, other) for n, other in slips if n <= _allowed_mistakes(word)), default=("", "", ""))[2]
+
+
+def _named_things(tokens: list[str]) -> list[str]:
+    """The words, with "an orange" that is not followed by what it colours as the fruit."""
+    pairs = zip(["", *tokens], tokens, [*tokens[1:], ""], strict=False)
+    return [FRUIT if word == "orange" and before == "an" and after in AFTER_A_THING else word for before, word, after in pairs]
 
 
 # --- negation ---------------------------------------------------------------------------------------------------------

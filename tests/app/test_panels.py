@@ -174,22 +174,25 @@ def test_notices_are_sentences():
 
 
 LINE = {"state": "done", "headline": "2.0× faster", "detail": "1 s instead of 2 s.", "tone": "good", "agreement": "identical"}
-COUNTS = [  # (requested, detected, others), headline, tone
-    ((2, 2, 0), "2.0× faster", "good"),
-    ((3, 2, 0), "2 of 3 objects found", "even"),
-    ((1, 0, 2), "0 of 1 object found", "even"),
-    ((2, 2, 1), "1 more than requested", "even"),
-    (None, "2.0× faster", "even"),
+COUNTS = [  # (requested, detected, others), what was not understood, headline, tone
+    ((2, 2, 0), {}, "2.0× faster", "good"),
+    ((3, 2, 0), {}, "2 of 3 objects found", "even"),
+    ((1, 0, 2), {"missing": ["rug"]}, "0 of 1 object found", "even"),
+    ((2, 2, 1), {}, "1 more than requested", "even"),
+    ((1, 1, 0), {"missing": ["ten", "glass", "rug"]}, "Left out: ten, glass …", "even"),
+    ((1, 1, 0), {"remarks": ["'white' does not change the cat."]}, "2.0× faster", "even"),
+    (None, {}, "2.0× faster", "even"),
+    (None, {"missing": ["rug"]}, "Left out: rug", "even"),
 ]
 
 
-@pytest.mark.parametrize(("count", "headline", "tone"), COUNTS)
-def test_only_a_picture_with_the_requested_objects_is_cheered(count, headline, tone):
-    line = verdict.with_objects(LINE, ObjectCount(*count) if count else None)
+@pytest.mark.parametrize(("count", "lost", "headline", "tone"), COUNTS)
+def test_only_a_picture_with_the_requested_objects_is_cheered(count, lost, headline, tone):
+    line = verdict.with_objects(LINE, ObjectCount(*count) if count else None, Understood("x", **lost))
     assert (line["headline"], line["tone"]) == (headline, tone) and "1 s instead of 2 s." in line["detail"]
     assert (headline == LINE["headline"]) or "2.0× faster." in line["detail"]
     stopped = {"state": "stopped", "headline": "Stopped", "detail": ""}
-    assert verdict.with_objects(stopped, ObjectCount(2, 0, 0)) == stopped
+    assert verdict.with_objects(stopped, ObjectCount(2, 0, 0), Understood("x")) == stopped
 
 
 def test_objects_of_a_picture_are_counted():

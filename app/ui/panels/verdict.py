@@ -10,7 +10,7 @@ import numpy as np
 
 from app.live.stream import Growth, RaceCosts
 from app.ui.panels import mesh, panel
-from engine.core import PLAIN
+from engine.core import PLAIN, Understood
 from engine.mesh.fit import Fit
 from engine.recognition.picture_judge import ObjectCount
 from engine.run import Run, speedup
@@ -50,6 +50,7 @@ READY = "Getting ready"
 NOTHING = "The model does not know anything in this prompt, so the picture is only a background."
 NOTHING_KNOWN = "Nothing it knows to draw"
 SEED = "Another seed may do better."
+MOST_NAMED = 2  # words of the prompt in a headline
 POOR, ROUGH = "The mesh does not match its input", "A rough match of its input"
 INSTEAD = {"fit": "The classical surface is made of your points, without the model.", "offer": mesh.CLASSICAL}
 ANOTHER = "The old future was drawn again and differs: its method repeats a run only from the start."
@@ -99,17 +100,25 @@ def encode(fast: Growth, plain: Growth | None, words: Words = PICTURE, seconds: 
     return line | {"detail": f"{line['detail']} {_background_sentence(fast.run)}".rstrip()}
 
 
-def with_objects(line: Mapping[str, Any], count: ObjectCount | None) -> dict[str, Any]:
-    """The line of a finished picture. The headline is positive only if the judge sees the requested objects; else it is about the picture.
-    count : None = the judge cannot tell"""
-    if line["state"] != "done" or (count and count.matches) or line["headline"] == NOTHING_KNOWN:
+def with_objects(line: Mapping[str, Any], count: ObjectCount | None, asked: Understood) -> dict[str, Any]:
+    """The line of a finished picture. The headline is positive only if the judge sees the requested objects, and the model understood the
+    prompt; else it is about the picture. count : None = the judge cannot tell; asked : the model's reading of the prompt"""
+    if (
+        line["state"] != "done"
+        or line["headline"] == NOTHING_KNOWN
+        or (count and count.matches and not asked.missing and not asked.remarks)
+    ):
         return dict(line)
     neutral = {**line, "tone": "even" if line.get("tone") == "good" else line.get("tone", "")}
-    if count is None:
+    advice = ""
+    if count and not count.matches:
+        found = f"{count.detected} of {count.requested} object{'s' * (count.requested > 1)} found"
+        headline, advice = found if count.detected < count.requested else f"{count.others} more than requested", f"{SEED} "
+    elif asked.missing:
+        headline = f"Left out: {', '.join(asked.missing[:MOST_NAMED])}{' …' * (len(asked.missing) > MOST_NAMED)}"
+    else:
         return neutral
-    missing = f"{count.detected} of {count.requested} object{'s' * (count.requested > 1)} found"
-    headline = missing if count.detected < count.requested else f"{count.others} more than requested"
-    detail = f"{SEED} {line['headline']}{'' if line['headline'].endswith(' s') else '.'} {line['detail']}"
+    detail = f"{advice}{line['headline']}{'' if line['headline'].endswith(' s') else '.'} {line['detail']}"
     return neutral | {"headline": headline, "tone": "even", "detail": detail}
 
 

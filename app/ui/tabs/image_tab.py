@@ -275,7 +275,7 @@ class PictureRace:
         if request.fork:
             line = verdict.with_fork(line, boards, request.fork.tokens, request.fork.at)
         line |= {"costs": verdict.costs_in_words(boards, raced.costs)}
-        line = verdict.with_objects(line, self.count(boards[0]))
+        line = verdict.with_objects(line, self.count(boards[0]), self.backbone.understand(boards[0].run.prompt.text or ""))
         yield from ()
         panels = self.end_panels(boards)
         if request.fork and "right" in panels:

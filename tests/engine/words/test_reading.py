@@ -53,6 +53,9 @@ def test_words_of_the_same_meaning_are_read_silently() -> None:
     assert read("three soccer balls and a pine tree", FIRST).words == ("three", "footballs", "and", "a", "pine")
     assert read("fish underwater", COMMON_WORDS).words == ("fish", "under", "water")
     assert read("two oranges and a grape", COMMON_WORDS).objects == ("tangerine", "grapes")
+    assert read("a banana next to an orange", COMMON_WORDS).objects == ("banana", "tangerine")
+    assert read("an orange on an orange background", COMMON_WORDS).objects == ("tangerine",)
+    assert read("an orange, an orange cat", COMMON_WORDS).objects == ("tangerine", "cat")
     assert read("the dog's house", FIRST).words == ("the", "dog", "house")
     assert read("two wolfs", COMMON_WORDS).words == ("two", "wolves")
     assert read("a couch", FIRST).unknown == {"couch": []}  # not read as a sofa by a model that knows none
