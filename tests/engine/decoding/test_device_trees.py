@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from torch import Tensor
 from engine.core import Sampling, Step
 from engine.decoding import device_verify, growth, trees
 from engine.decoding.deviation import Meter
+from engine.decoding.device_growth import fits
 from engine.drafters.feature_draft import NetworkGrowth
 from engine.methods import find
 from engine.run import generate
@@ -108,3 +110,11 @@ def test_mutants_are_found(mutant: tuple[Any, str, Any], on_device: Callable[[],
     monkeypatch.setattr(*mutant)
     with as_on_a_gpu(monkeypatch):
         assert tokens() != plain
+
+
+@pytest.mark.parametrize(("automaton", "state", "there"), [(object(), (5,), True), (None, None, True), (None, (5,), False)])
+def test_trees_grow_on_the_device_unless_a_grammar_has_no_tables(automaton: object, state: object, there: bool) -> None:
+    growth = object.__new__(NetworkGrowth)
+    growth.workspace = object()
+    sequence = SimpleNamespace(device=torch.device("cpu"), automaton=automaton, state=lambda path: state)
+    assert fits(growth, sequence) is there
