@@ -15,7 +15,7 @@ from playwright.sync_api import expect
 
 from app.server import studio
 from app.ui.tabs import cards, model_cards, models_tab, speeds
-from app.ui.tabs.cards import Card, TrainingCurve, abilities, methods
+from app.ui.tabs.cards import Card, abilities, methods
 from app.ui.tabs.speeds import Speed, runs_of_model, saved_runs, speed
 from engine.backbones import imported_folders
 from engine.converting import convert
@@ -143,12 +143,6 @@ def test_a_damaged_card_is_a_sentence(checkpoint: Path, data: Path) -> None:
     (imported_folders()[0] / "card.json").write_text("{")
     html = model_cards.card_html(cards.imported_card(imported_folders()[0], [], None))
     assert "card.json is not JSON" in html and str(data) not in html and "models remove Tiny-Janus" in html
-
-
-def test_a_curve_runs_from_its_first_to_its_last_value() -> None:
-    html = model_cards.curve_html(TrainingCurve("Loss", ((5.0, 4.0), (10.0, 2.0), (25.0, 1.0)), False))
-    assert "4 to 1 in 25 minutes" in html and 'points="6.0,10.0 78.0,' in html and '294.0,76.0"' in html
-    assert model_cards.curve_html(TrainingCurve("Flat", ((0.0, 1.0), (0.0, 1.0)), False)).count("76.0") == 2  # no division by zero
 
 
 def test_a_picture_that_is_gone_breaks_nothing(tmp_path: Path) -> None:

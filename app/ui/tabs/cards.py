@@ -24,13 +24,6 @@ from engine.networks.weights import read_card
 
 PICTURES = frozenset({"raster", "wavefront", "text", "codebook", "hidden"})  # capabilities of every picture model
 MESHES = frozenset({"mesh", "points", "condition", "hidden"})
-CURVES = (  # section of the card, number in its curve, title, whether more is better
-    ("decoder", "nats_held_out_16", "Held-out loss, nats per token", False),
-    ("model", "nats_boxes", "Held-out loss, nats per token", False),
-    ("tokenizer", "psnr_128", "Picture tokenizer, PSNR in dB", True),
-    ("feature_draft", "acceptance", "Tree drafter, share of drafts accepted", True),
-    ("spatial_heads", "acceptance", "Row and column heads, share of drafts accepted", True),
-)
 RECIPES = {  # capability: what the method needs, and the recipe that trains it
     "feature_draft": ("a drafter trained for this model", "feature-draft"),
     "predictive_stream": ("an adapter trained for this model", "predictive-stream"),
@@ -66,20 +59,11 @@ class Lack:
 
 
 @dataclass(frozen=True)
-class TrainingCurve:
-    """A measurement during training: points (minutes, value), and whether more is better."""
-
-    title: str
-    points: tuple[tuple[float, float], ...]
-    more_is_better: bool
-
-
-@dataclass(frozen=True)
 class Card:
     """Card of a model.
 
     about    : one sentence; state : "in use", "ready", "imported" or "damaged"; sample : name of a shipped picture, or ""
-    pictures : results of runs here; speed : None = not run here; works, lacks : methods; curves : of its training
+    pictures : results of runs here; speed : None = not run here; works, lacks : methods
     tab      : the tab that uses the model
     """
 
@@ -95,7 +79,6 @@ class Card:
     sample: str = ""
     pictures: tuple[Path, ...] = ()
     sizes: str = ""
-    curves: tuple[TrainingCurve, ...] = ()
     trained: str = ""
     data: str = ""
     words: tuple[str, ...] = ()
@@ -120,8 +103,7 @@ def shipped_card(name: str, folder: Path, runs: Iterable[SavedRun], in_use: bool
         name, f"{about} {trained_on}".strip(), state, f"{count}{size_of(folder)}", str(card.get("licence", "not stated")),
         speed(runs_of_model(runs, name)), works, lacks, command, sample,
         sizes=", ".join(f"{8 * side} px" for side in card.get("sides", ()) if isinstance(side, int)),
-        curves=tuple(curves(card)), trained=training(card), data=str(card.get("data", "")), words=tuple(sorted(card.get("words", ()))),
-        tab=tab,
+        trained=training(card), data=str(card.get("data", "")), words=tuple(sorted(card.get("words", ()))), tab=tab,
     )  # fmt: skip
 
 
@@ -223,23 +205,6 @@ def knowledge(card: Mapping[str, Any]) -> str:
 def size_of(folder: Path) -> str:
     """Size of a model's folder, as text."""
     return size_text(sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()))
-
-
-def curves(card: Mapping[str, Any]) -> Iterable[TrainingCurve]:
-    """Training curves of a card."""
-    for section, number, title, more in CURVES:
-        rows = card.get(section, {}).get("curve", ()) if isinstance(card.get(section), Mapping) else ()
-        points = [(row.get("minutes"), first_number(row.get(number))) for row in rows if isinstance(row, Mapping)]
-        known = tuple((float(at), value) for at, value in points if isinstance(at, int | float) and value is not None)
-        if len(known) > 1:
-            yield TrainingCurve(title, known, more)
-
-
-def first_number(value: Any) -> float | None:
-    """A number, or the first number of a list; None for anything else."""
-    if isinstance(value, list):
-        value = value[0] if value else None
-    return float(value) if isinstance(value, int | float) else None
 
 
 def training(card: Mapping[str, Any]) -> str:

@@ -13,13 +13,12 @@ from PIL import Image
 from app.sentences import without_paths
 from app.ui.method_menu import title_of
 from app.ui.panels.runs import thumbnail as small
-from app.ui.tabs.cards import Card, Lack, TrainingCurve
+from app.ui.tabs.cards import Card, Lack
 from app.ui.tabs.speeds import Speed
 from engine.checkpoints.families import ModelFamily
 
 SAMPLES = Path(__file__).with_name("samples")
 THUMBNAIL = 160  # pixels
-CHART = (300, 84)  # width and height of a curve's plot
 KEEPS = "The studio uses the models that it was started with."
 STATES = {"in use": "In use", "ready": "Ready", "imported": "Imported", "damaged": "Damaged"}
 
@@ -130,8 +129,7 @@ def terminal_html(card: Card) -> str:
 def folds_html(card: Card) -> str:
     """Folds with details."""
     effort, _, command = card.trained.partition(": ")
-    training = "".join(map(curve_html, card.curves))
-    training += f'<p class="ft-small">{escape(effort)}: <code>{escape(command)}</code></p>' if card.trained else ""
+    training = f'<p class="ft-small">{escape(effort)}: <code>{escape(command)}</code></p>' if card.trained else ""
     rest = "".join(f'<p class="ft-small">{escape(without_paths(text))}</p>' for text in (card.licence, card.data) if text)
     words = f'<p class="ft-small">{escape(", ".join(card.words))}</p>'
     return (
@@ -145,25 +143,6 @@ def folds_html(card: Card) -> str:
 def fold(title: str, content: str, kind: str = "") -> str:
     """A line that opens to show content. title : plain text; content : HTML; kind : CSS class"""
     return f'<details class="ft-fold {kind}"><summary>{escape(title)}</summary><div>{content}</div></details>'
-
-
-def curve_html(curve: TrainingCurve) -> str:
-    """Small plot of a measurement during training, with its first and last values."""
-    times, values = [at for at, _ in curve.points], [value for _, value in curve.points]
-    across, up = rescale(times, 6, CHART[0] - 6), rescale(values, CHART[1] - 8, 10)
-    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in zip(across, up, strict=True))
-    change = f"{values[0]:.3g} to {values[-1]:.3g} in {times[-1]:.0f} minutes"
-    label = escape(f"{curve.title}: {change}; {'more' if curve.more_is_better else 'less'} is better")
-    return (
-        f'<figure class="ft-curve"><svg viewBox="0 0 {CHART[0]} {CHART[1]}" role="img" aria-label="{label}" preserveAspectRatio="none">'
-        f'<polyline points="{points}"/></svg><figcaption><b>{escape(curve.title)}</b><span>{change}</span></figcaption></figure>'
-    )
-
-
-def rescale(values: Sequence[float], first: float, last: float) -> list[float]:
-    """Values mapped linearly, the lowest to `first` and the highest to `last`."""
-    low, high = min(values), max(values)
-    return [first + (last - first) * (value - low) / ((high - low) or 1) for value in values]
 
 
 # --- what can be imported ---------------------------------------------------------------------------------------------
