@@ -4,8 +4,8 @@ A pass over R rows launches its kernels, reads every weight once, and multiplies
 
     t(R) = launches + max(bytes of weights / bandwidth, R * operations of a row / rate of products)
 
-The figures of machines are the vendors', those of models their published shapes; `fitted` takes the same three terms from the measured
-curve of this machine. Keys and values, the verdict and the host are left out.
+The figures of machines are the vendors', those of models their published shapes, or the shape of a loaded one; `fitted` takes the same
+three terms from the measured curve of this machine. Keys and values, the verdict and the host are left out.
 """
 
 from __future__ import annotations
@@ -13,14 +13,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from engine.core import Method
+from torch import nn
+
+from engine.core import Backbone
+from engine.methods import find
+from engine.networks.mesh_decoder import MeshBlock
+from engine.networks.transformer import TransformerBlock
 from engine.tuning.curve import CostCurve
+from engine.tuning.expected import Expected
 
 SHARE = 0.87  # of the bandwidth that products with few rows reach
 LAUNCH = 2e-6  # seconds of a node of a graph that computes little, an estimate
 BRANCHES = 2  # rows of a pass for each token under classifier-free guidance
 DRAFTER = "feature_draft"  # capability of models with a drafter of one layer
 BYTES, OPERATIONS = 2, 2  # of a parameter in bfloat16; of a parameter and a row
+HOSTED, OTHERS = 13, 22  # nodes of a pass per layer of a published decoder, and besides its layers (research/bench/nodes.py)
+OWN: Mapping[type, int] = {TransformerBlock: 35, MeshBlock: 26}  # nodes per layer of our own models
 
 
 @dataclass(frozen=True)
@@ -34,11 +42,17 @@ class Accelerator:
 
 @dataclass(frozen=True)
 class ModelSize:
-    """Parameters of the linear layers that a pass reads, nodes of its graph (docs/kernels.md), and layers."""
+    """Parameters of the linear layers that a pass reads, layers, nodes of a layer in its graph (docs/kernels.md), and rows per token."""
 
     parameters: float
-    nodes: int
     layers: int
+    nodes_of_layer: int = HOSTED
+    branches: int = BRANCHES
+
+    @property
+    def nodes(self) -> int:
+        """Nodes of the graph of a pass."""
+        return OTHERS + self.layers * self.nodes_of_layer
 
 
 ACCELERATORS: Mapping[str, Accelerator] = {
@@ -48,9 +62,9 @@ ACCELERATORS: Mapping[str, Accelerator] = {
     "M4 Max": Accelerator(546e9, 34e12, 5e-6),  # 40 GPU cores; Apple publishes the bandwidth only, the others are estimates
 }
 SIZES: Mapping[str, ModelSize] = {  # Janus-Pro 1B and 7B, Emu3.5
-    "1B": ModelSize(1.27e9, 334, 24),
-    "7B": ModelSize(6.14e9, 412, 30),
-    "34B": ModelSize(31.9e9, 854, 64),
+    "1B": ModelSize(1.27e9, 24),
+    "7B": ModelSize(6.14e9, 30),
+    "34B": ModelSize(31.9e9, 64),
 }
 
 
@@ -72,22 +86,33 @@ class Roofline:
         return tokens * self.at(1) / (self.at(rows) + drafts * self.at(1))
 
 
-def speedups(method: Method, totals: Mapping[str, float]) -> dict[tuple[str, str], float]:
-    """Computed speed-ups of a run over plain decoding, by accelerator and size. totals : of the run; a pass of a drafter counts as
-    one layer, other draft passes, which are over a smaller picture, as passes of the model"""
-    passes = totals["forwards"]
-    tokens, rows, drafts = totals["tokens"] / passes, 1 + totals["drafted"] / passes, totals["draft_forwards"] / passes
+def size_of(backbone: Backbone) -> ModelSize:
+    """The size of a loaded model: the linear layers of its blocks and its output layer."""
+    blocks = next(each for each in backbone.draft_trunk.children() if isinstance(each, nn.ModuleList))
+    layers = {name: each for name, each in blocks.named_modules() if hasattr(each, "in_features")}
+    width = list(layers.values())[-1].out_features
+    read = sum(each.in_features * each.out_features for name, each in layers.items() if not name.endswith(".key_value"))  # once per prompt
+    branches = 1 if backbone.sampling.guidance == 1 else BRANCHES
+    return ModelSize(read + width * backbone.vocabulary, len(blocks), OWN.get(type(blocks[0]), HOSTED), branches)
+
+
+def speedups(counts: Expected, sizes: Mapping[str, ModelSize]) -> dict[tuple[str, str], float]:
+    """Computed speed-ups over plain decoding, by accelerator and size, of a method with these averages per pass; a pass of a drafter counts
+    as one layer, other draft passes, which are over a smaller picture, as passes of the model"""
+    is_drafter = DRAFTER in find(counts.name)[0].needs
     return {
-        (where, name): computed(accelerator, size).speedup(tokens, rows, drafts / size.layers if DRAFTER in method.needs else drafts)
+        (where, name): computed(accelerator, size).speedup(
+            counts.tokens, counts.rows, counts.draft_passes / (size.layers if is_drafter else 1)
+        )
         for where, accelerator in ACCELERATORS.items()
-        for name, size in SIZES.items()
+        for name, size in sizes.items()
     }
 
 
 def computed(accelerator: Accelerator, size: ModelSize) -> Roofline:
-    """The roofline of a model in bfloat16 with guidance."""
+    """The roofline of a model in bfloat16."""
     read = size.parameters * BYTES / (SHARE * accelerator.bandwidth)
-    product = BRANCHES * size.parameters * OPERATIONS / accelerator.products
+    product = size.branches * size.parameters * OPERATIONS / accelerator.products
     return Roofline(1e3 * size.nodes * accelerator.launch, 1e3 * read, 1e3 * product)
 
 

@@ -18,6 +18,7 @@ from engine.errors import BadFile, BadOutput
 from engine.loading import model_columns
 from engine.machine import machine_facts
 from engine.run import Run, speedup
+from engine.tuning.auto import expected_run
 
 Row = dict[str, Any]
 
@@ -60,6 +61,7 @@ def timing(mine: Sequence[Sequence[Run]], plain: Sequence[Sequence[Run]]) -> Row
     """Returns a row's columns of time, relative to plain decoding on the same inputs. mine, plain : runs per input"""
     seconds = np.array([np.median([run.seconds for run in of]) for of in mine])
     forwards = np.array([of[0].totals["forwards"] for of in mine])
+    counts = expected_run(mine[0][0].name, {}, [of[0] for of in mine])
     ratios = np.array([speedup(slow, fast) for slow, fast in zip(plain, mine, strict=True)])
     return {
         "exact": all(of[0].exact for of in mine),
@@ -67,6 +69,8 @@ def timing(mine: Sequence[Sequence[Run]], plain: Sequence[Sequence[Run]]) -> Row
         "forwards": quartiles(forwards),
         "milliseconds_per_step": quartiles(1000 * seconds / forwards),
         "step_compression": quartiles(np.array([of[0].totals["step_compression"] for of in mine])),
+        "rows_per_pass": round(counts.rows, 3),
+        "draft_passes_per_pass": round(counts.draft_passes, 3),
         "speedup": quartiles(ratios),
         "speedup_interval": bootstrap(ratios),
     }

@@ -11,6 +11,7 @@ from playwright.sync_api import expect
 from app.requests import meshes as mesh_requests
 from app.requests.pictures import settings
 from app.ui import knobs
+from app.ui.panels import elsewhere
 from app.ui.tabs import bench_rows, bench_tab, restoring, subject
 from engine import assets
 from engine.errors import BadFile, BadKnob, NotSupported
@@ -20,13 +21,14 @@ from research.bench.on_page import Benchmark, MeshBenchmark, PictureBenchmark
 from research.bench.rows import append_csv
 
 PLANE = "#plane .ft-plane"
+MODELS = dict.fromkeys(("image", "mesh"), elsewhere.published())
 FETCHED = "performance.getEntriesByType('resource').filter((each) => each.name.includes('/assets/PlotlyPlot-')).length"
 
 
 @pytest.fixture(scope="module")
 def tables():
     """The recorded tables."""
-    return {each["name"]: each for each in bench_rows.read_tables(assets.benches())}
+    return {each["name"]: each for each in bench_rows.read_tables(assets.benches(), MODELS)}
 
 
 def test_every_recorded_row_with_a_speed_is_a_point(tables):
@@ -42,6 +44,19 @@ def test_every_recorded_row_with_a_speed_is_a_point(tables):
     assert next(iter(tables)) == "epyc-image", "the table that opens compares most methods"
     assert len({each["title"] for each in tables.values()}) == len(tables)
     assert tables["kernels"]["axes"] is None and tables["kernels"]["rows"][0]["point"] is None
+
+
+def test_speed_ups_are_computed_where_rows_are_known(tables):
+    at = next(iter(tables.values()))["places"].index("an H100 with a 7B model")
+    for name, unknown in (
+        ("epyc-image", {"ZipAR (verified)", "MuLo-SD"}),
+        ("xeon-mesh", {"PTS 2", "PTS 3", "PTS 4"}),
+        ("xeon-amx-trees", set()),
+    ):
+        points = {row["point"]["title"]: row["point"] for row in tables[name]["rows"]}
+        assert {title for title, point in points.items() if not point["ratios"]} == unknown and not tables[name]["counted"]
+        for point in filter(lambda each: each["ratios"], points.values()):  # rows are free there, and a drafter's pass is one of 30 layers
+            assert 0.8 < point["ratios"][at] / point["compressions"][0] < 1.001
 
 
 def form_of(point, backbone, declared) -> dict:
@@ -93,9 +108,12 @@ def test_a_benchmark_has_the_rows_of_the_command(picto, tmp_path):
     append_csv(tmp_path / "again.csv", bench.rows)
     written = bench.write(tmp_path / "rows.csv")
     assert written.read_text() == (tmp_path / "again.csv").read_text()
-    again = bench_rows.read_tables(tmp_path)[-1]
-    assert again["columns"] == bench_rows.table("x", bench.rows)["columns"] and again["rows"][0]["cells"][0] == "Plain decoding"
+    again = bench_rows.read_tables(tmp_path, MODELS)[-1]
+    assert again["columns"] == bench_rows.table("x", bench.rows, MODELS)["columns"] and again["rows"][0]["cells"][0] == "Plain decoding"
     assert bench.command.endswith("--methods sjd,sjdpp_published --count 2 --size 64")
+    totals = [of[0].totals for of in bench.runs["sjd"]]
+    rows = 1 + sum(each["drafted"] for each in totals) / sum(each["forwards"] for each in totals)
+    assert bench_rows.counts(bench.rows[1]).rows == pytest.approx(rows, abs=1e-3) and bench_rows.table("x", bench.rows, MODELS)["counted"]
 
 
 def test_a_row_is_called_as_people_read_it():
@@ -132,7 +150,7 @@ def test_a_benchmark_of_meshes_has_the_rows_of_the_command(low, tmp_path, monkey
     runs = {name: of for name, of in bench.runs.items()}
     again = meshes.summary("xspecmesh", runs, bench.subjects, "ar")
     assert {name: bench.rows[1][name] for name in again} == again  # distances measured before do not change
-    table = bench_rows.table("here", bench.rows, "Measured here")
+    table = bench_rows.table("here", bench.rows, MODELS, "Measured here")
     assert table["kind"] == "mesh" and [row["cells"][0] for row in table["rows"]] == ["Plain decoding", "XSpecMesh", "Prompt lookup"]
     assert form_of(table["rows"][1]["point"]["settings"], low, mesh_requests.settings(low.sampling))["method"] == "xspecmesh"
     assert bench.write(tmp_path / "rows.csv").read_text().count("\n") == 4
@@ -190,9 +208,27 @@ def test_the_plane_is_saved_with_what_it_was_made_from_and_a_point_loads_its_set
 
 
 @pytest.mark.browser
+def test_computed_speed_ups_replace_what_was_measured(open_page):
+    page = open_tab(open_page())
+    page.select_option("#plane .ft-elsewhere select", "an H100 with a 7B model")
+    expect(page.locator(f"{PLANE} .xtitle")).to_have_text("Computed speed-up on an H100 with a 7B model (×)")
+    heads = page.locator("#plane thead button").all_inner_texts()
+    assert heads == ["Method", "Exact", "Tokens / pass", "Computed speed-up", "Log probability"]
+    assert "ZipAR (verified), MuLo-SD are left out" in page.inner_text("#plane .ft-about-chart")
+    page.focus("#plane .ft-plot")
+    page.keyboard.press("End")
+    assert "× (computed; quartiles" in page.inner_text("#plane output")
+    page.select_option("#plane .ft-which select", "xeon-mesh")  # the choice stays
+    expect(page.locator(f"{PLANE} .xtitle")).to_have_text("Computed speed-up on an H100 with a 7B model (×)")
+    page.select_option("#plane .ft-elsewhere select", "")
+    expect(page.locator(f"{PLANE} .xtitle")).to_have_text(bench_rows.SPEED)
+    assert "ms / pass" in page.inner_text("#plane thead")
+
+
+@pytest.mark.browser
 def test_a_mesh_row_loads_into_a_tab_that_was_never_opened(open_page):
     page = open_tab(open_page())
-    page.select_option("#plane select", "xeon-mesh")
+    page.select_option("#plane .ft-which select", "xeon-mesh")
     page.get_by_role("button", name="Load B exact into the Mesh tab").click()
     expect(page.get_by_role("tab", name="Mesh", exact=True)).to_have_attribute("aria-selected", "true")
     page.wait_for_function("document.querySelector('#mesh-knobs .ft-knob[data-knob=accept] select')?.value === 'residual'")

@@ -18,7 +18,7 @@ from app.live.boards.picture import Board
 from app.live.session import Sessions
 from app.requests.pictures import FAVOURITE
 from app.shared import StudioState
-from app.ui.panels import lab
+from app.ui.panels import elsewhere, lab
 from app.ui.tab_context import TabContext
 from app.ui.tabs import example, lab_example, subject
 from app.ui.tabs.lab_tab import FASTEST, SAME, LabTab
@@ -32,9 +32,9 @@ from engine.run import generate
 STAGE = "#lab-stage .ft-lab"
 
 
-def play_loop(picto, *settings: tuple[str, dict]) -> tuple[LoopBoard, Board]:
+def play_loop(picto, *settings: tuple[str, dict]) -> tuple[lab.LabBoard, Board]:
     """A loop of one picture for each (method, knobs)."""
-    board = LoopBoard()
+    board = lab.LabBoard(elsewhere.sizes(picto))
     for seed, (name, knobs) in enumerate(settings):
         method, values = find(name)
         run = generate(picto, method, Prompt("a red apple", seed=seed, size=64), values | knobs, name=name)
@@ -62,6 +62,8 @@ def test_every_setting_is_counted_apart(picto):
     assert board.curve() == [second.number, third.number]  # settings that differ only in δ
     value = lab.encode(board, picture, 100.0, "x", {})
     assert [s["deviation"] for s in value["settings"]] == [0.0, second.mean_deviation, third.mean_deviation]
+    assert value["places"][2] == "an H100 with a 7B model"
+    assert [s["ratios"][2] for s in value["settings"]] == pytest.approx([s["compression"] for s in value["settings"]], abs=1e-3)
     assert value["turned"][-1]["letter"] == "δ" and value["now"] == third.number
     times = np.frombuffer(base64.b64decode(value["time"]), np.float32)
     assert len(times) == len(board.samples) and (np.diff(times) > 0).all() and times[-1] == pytest.approx(board.clock)
@@ -244,6 +246,11 @@ def test_knobs_are_moved_while_the_loop_goes_on(open_page):
     page.wait_for_selector("#lab-generate")
     expect(page.locator(STAGE)).to_have_attribute("data-state", "stopped")
     assert page.locator(".ft-film img").count() >= 1
+    page.select_option(f"{STAGE} .ft-elsewhere select", "an RTX 4090 with pictogram")
+    expect(page.locator("[data-chart=curve] .xtitle")).to_have_text("Computed speed-up on an RTX 4090 with pictogram (×)")
+    expect(page.locator(f"{STAGE} [data-key=speedup] dt")).to_have_text("× plain, computed")
+    for measured in ("[data-key=tokens_per_second]", "[data-chart=course]"):
+        expect(page.locator(f"{STAGE} {measured}")).to_be_hidden()
 
 
 @pytest.mark.browser

@@ -13,7 +13,8 @@ const current = () => setting(value().now);
 const whole = (number) => number.toLocaleString("en", { maximumFractionDigits: number < 10 ? 1 : 0 });
 const inWords = (deviation) => (deviation === null ? "not measured" : deviation === 0 ? "0" : deviation.toFixed(4));
 const nameOf = (each) => each.title + (each.changed ? `, ${each.changed}` : "");
-const sayOf = (each) => [nameOf(each), `${whole(each.speed)} tokens / s`, `${each.compression.toFixed(2)} tokens / pass`,
+const speedOf = (each) => (placeAt() < 0 ? each.speed : each.ratios?.[placeAt()] ?? NaN); // measured tokens / s, or a computed speed-up
+const sayOf = (each) => [nameOf(each), placeAt() < 0 ? `${whole(each.speed)} tokens / s` : `${speedOf(each).toFixed(2)}× plain, computed`, `${each.compression.toFixed(2)} tokens / pass`,
   each.exact ? "exact" : `deviation ${inWords(each.deviation)}`, `${whole(each.passes)} passes`];
 const tagOf = (number) => NAMES.filter((name) => kept[name]?.number === number && kept[name].id === value().id).join(" ");
 
@@ -35,7 +36,8 @@ function drawNumbers() {
   if (line.textContent !== status) line.textContent = status;
   box.querySelector(".ft-empty").textContent = v.settings ? "" : v.state === "running" ? "" : "The picture grows here.";
   put("tokens_per_second", now ? whole(now.speed) : "–");
-  put("speedup", now && v.plain ? `${(now.speed / v.plain).toFixed(2)}×` : "–");
+  put("speedup", !now ? "–" : placeAt() >= 0 ? `${speedOf(now).toFixed(2)}×` : v.plain ? `${(now.speed / v.plain).toFixed(2)}×` : "–");
+  box.querySelector("[data-key=speedup] dt").textContent = placeAt() < 0 ? "× plain" : "× plain, computed";
   put("compression", now ? now.compression.toFixed(2) : "–");
   put("deviation", now ? (now.exact ? "0" : now.deviation === null ? "?" : now.deviation.toFixed(3)) : "–");
   put("pictures", v.settings ? String(v.pictures) : "–");
@@ -109,30 +111,30 @@ const sayCourse = (i) => [`${shown.time[i].toFixed(1)} s`, `${whole(shown.speed[
 
 // --- speed against deviation -------------------------------------------------------------------------------------------
 
-const dots = () => settings().filter((each) => each.counts && each.deviation !== null).sort((a, b) => a.speed - b.speed);
+const dots = () => settings().filter((each) => each.counts && each.deviation !== null).sort((a, b) => speedOf(a) - speedOf(b));
 
 function curveOf(page) {
   if (!shown.time) return null;
-  const found = dots(), v = value(), path = (v.curve || []).map(setting).filter((each) => each && found.includes(each));
+  const found = dots(), v = value(), plain = placeAt() < 0 ? v.plain : 1, path = (v.curve || []).map(setting).filter((each) => each && found.includes(each));
   const points = (name, exact, symbol, color) => {
     const own = found.filter((each) => each.exact === exact), isNow = (each) => each.number === v.now;
     return {
-      name, mode: "markers+text", x: own.map((each) => each.speed), y: own.map((each) => each.deviation), text: own.map((each) => tagOf(each.number)), textposition: "top center",
+      name, mode: "markers+text", x: own.map(speedOf), y: own.map((each) => each.deviation), text: own.map((each) => tagOf(each.number)), textposition: "top center",
       customdata: own.map((each) => found.indexOf(each)), hovertext: own.map((each) => sayOf(each).join("<br>").replace(/(.{24,}?), /g, "$1,<br>")), textfont: { color: page.text }, cliponaxis: false,
       marker: { symbol, color, opacity: 1, size: own.map((each) => (isNow(each) ? 13 : 9)), line: { color: page.text, width: own.map((each) => (isNow(each) ? 1.5 : 0)) } },
     };
   };
   return {
     data: [
-      { name: "the moved knob's values", x: path.map((each) => each.speed), y: path.map((each) => each.deviation), line: { color: page["line-strong"], width: 1.5 } },
+      { name: "the moved knob's values", x: path.map(speedOf), y: path.map((each) => each.deviation), line: { color: page["line-strong"], width: 1.5 } },
       points("exact", true, "circle", page.good), points("relaxed", false, "diamond", page.bad),
     ],
     layout: {
-      xaxis: axis(page, { title: { text: "Speed (tokens / s)" }, range: [0, Math.max(10, v.plain || 0, ...found.map((each) => each.speed)) * 1.08] }),
+      xaxis: axis(page, { title: { text: axisTitle("Speed (tokens / s)") }, range: [0, Math.max(placeAt() < 0 ? 10 : 1, plain || 0, ...found.map(speedOf)) * 1.08] }),
       yaxis: axis(page, { range: [-0.001, Math.max(0.02, ...found.map((each) => each.deviation)) * 1.15] }),
-      shapes: v.plain ? [upright(v.plain, page.plain)] : [],
+      shapes: plain ? [upright(plain, page.plain)] : [],
       annotations: [above(page, "Deviation (total variation distance; 0 is exact)"), note("better ↘", page.good, { x: 1, y: 1, xanchor: "right", yanchor: "top" }),
-        ...(v.plain ? [note("plain", page.plain, { x: v.plain, xref: "x", y: 1, xanchor: "left", yanchor: "top" })] : [])],
+        ...(plain ? [note("plain", page.plain, { x: plain, xref: "x", y: 1, xanchor: "left", yanchor: "top" })] : [])],
     },
   };
 }
@@ -229,6 +231,8 @@ function draw() {
   box.dataset.turned = (v.turned || []).length;
   box.dataset.pictures = v.pictures || 0;
   for (const card of box.querySelectorAll(".ft-chart")) card.dataset.state = v.settings ? v.state : "empty";
+  offerPlaces(v.places);
+  box.dataset.computed = placeAt() >= 0;
   shown = v.settings ? Object.fromEntries(["time", "speed", "compression", "deviation"].map((name) => [name, numbers(v[name], Float32Array)])) : {};
   drawNumbers();
   drawFilm();
@@ -239,7 +243,7 @@ function draw() {
 
 const rows = {
   course: () => [["seconds", "tokens_per_second", "tokens_per_pass", "deviation"], ...Array.from(shown.time, (t, i) => [t, shown.speed[i], shown.compression[i], shown.deviation[i]].map((n) => (Number.isNaN(n) ? "" : +n.toFixed(5))))],
-  curve: () => [["method", "knobs", "exact", "tokens_per_second", "tokens_per_pass", "deviation", "passes"], ...settings().map((s) => [s.title, Object.entries(s.knobs).map(([k, v]) => `${k} ${v}`).join("; "), String(s.exact), +s.speed.toFixed(3), +s.compression.toFixed(4), s.deviation === null ? "" : +s.deviation.toFixed(6), s.passes])],
+  curve: () => [["method", "knobs", "exact", placeAt() < 0 ? "tokens_per_second" : axisTitle(), "tokens_per_pass", "deviation", "passes"], ...settings().map((s) => [s.title, Object.entries(s.knobs).map(([k, v]) => `${k} ${v}`).join("; "), String(s.exact), +speedOf(s).toFixed(3), +s.compression.toFixed(4), s.deviation === null ? "" : +s.deviation.toFixed(6), s.passes])],
   places: () => [["place", "accepted_share", "reached"], ...current().shares.map((share, i) => [i + 1, share, current().reached[i]])],
 };
 const plots = Object.fromEntries(Object.entries(CHARTS).map(([name, chart]) => {
@@ -256,5 +260,6 @@ document.addEventListener("keydown", (event) => { // A and B swap the snapshots 
   if (event.target.closest("input:not([type=range]), textarea, select, [contenteditable]")) return;
   back(name);
 });
+machines.addEventListener("change", draw);
 watch("value", draw);
 draw();

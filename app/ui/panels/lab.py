@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
 import gradio as gr
@@ -11,11 +13,14 @@ import numpy as np
 from app.live.boards.loop import KnobChange, LoopBoard, Setting
 from app.live.boards.picture import Board
 from app.ui.method_menu import title_of
-from app.ui.panels import PLOT, canvas, panel, to_text
+from app.ui.panels import PLOT, canvas, elsewhere, panel, to_text
 from app.ui.panels.runs import changed_knobs
-from engine.core import Backbone
+from engine.core import Backbone, Step
 from engine.machine import machine_facts
 from engine.methods import find
+from engine.run import Run
+from engine.tuning.expected import Expected
+from engine.tuning.roofline import ModelSize
 
 LEAST = 4  # passes before a setting appears on the curve
 COUNTERS = (
@@ -50,18 +55,33 @@ TEMPLATE = """
     <li><b>Start the loop.</b> Pictures or meshes follow one another; each pass counts towards the knobs it ran with.</li>
     <li><b>Keep snapshot A, then move a knob.</b> Watch the speed, the deviation and the acceptance change.</li>
     <li><b>Keep snapshot B and switch between them.</b> The keys A and B restore the snapshots.</li>
-  </ol>
+  </ol>{elsewhere}
   {charts}
 </section>
 """
 IDLE = {"state": "empty", "text": "Start the loop, then move a knob."}
 
 
+class LabBoard(LoopBoard):
+    """A loop's display state for computed speed-ups too. models : their sizes by name; drafts : counts of drafts and of draft passes,
+    float64 [2], by number of the setting"""
+
+    def __init__(self, models: Mapping[str, ModelSize]):
+        super().__init__()
+        self.models, self.drafts = models, defaultdict[int, np.ndarray](lambda: np.zeros(2))
+
+    def add(self, run: Run, step: Step) -> None:
+        """Adds the next Step of the run in progress."""
+        super().add(run, step)
+        self.drafts[self.now.number] += (step.drafted, step.draft_forwards)
+
+
 def build(elem_id: str) -> gr.HTML:
     """Builds the stage."""
     cells = "".join(f'<div data-key="{key}" title="{help_text}"><dt>{label}</dt><dd>–</dd></div>' for key, label, help_text in COUNTERS)
     charts = "".join(CHART.format(name=name, title=title, about=about) for name, (title, about) in CHARTS.items())
-    return panel("lab", dict(IDLE), TEMPLATE.format(counters=cells, charts=charts), before=PLOT, elem_id=elem_id)
+    template = TEMPLATE.format(counters=cells, elsewhere=elsewhere.TEMPLATE, charts=charts)
+    return panel("lab", dict(IDLE), template, before=(*PLOT, "elsewhere"), elem_id=elem_id)
 
 
 def waiting_value(text: str) -> dict[str, Any]:
@@ -81,7 +101,7 @@ def made_with(backbone: Backbone, seed: int) -> dict[str, str]:
 
 
 def encode(
-    board: LoopBoard, picture: Board | None, plain: float | None, identity: str, caption: dict[str, str], state: str = "running"
+    board: LabBoard, picture: Board | None, plain: float | None, identity: str, caption: dict[str, str], state: str = "running"
 ) -> dict[str, Any]:
     """Everything the script draws.
 
@@ -108,14 +128,17 @@ def encode(
         "deviation": to_text(np.array(share, np.float32)),
         "turned": [in_words(each, board.now) for each in board.changes[-40:]],
         "settings": [setting(each, board) for each in board.settings.values()],
+        "places": elsewhere.places(board.models),
         "curve": board.curve(),
         "now": board.now.number if board.now else None,
     }  # fmt: skip
 
 
-def setting(each: Setting, board: LoopBoard) -> dict[str, Any]:
-    """A setting and its measurements."""
-    deviation = each.mean_deviation
+def setting(each: Setting, board: LabBoard) -> dict[str, Any]:
+    """A setting, its measurements, and its computed speed-ups."""
+    deviation, passes = each.mean_deviation, max(1, each.passes)
+    drafts, draft_passes = (board.drafts[each.number] / passes).tolist()  # numpy's types would reach the page as text
+    counts = Expected(each.name, each.knobs, each.tokens / passes, 1 + drafts, draft_passes)
     return {
         "number": each.number,
         "title": title_of(each.name),
@@ -126,7 +149,8 @@ def setting(each: Setting, board: LoopBoard) -> dict[str, Any]:
         "tokens": each.tokens,
         "passes": each.passes,
         "speed": each.tokens / each.seconds if each.seconds else 0.0,
-        "compression": each.tokens / each.passes if each.passes else 0.0,
+        "compression": counts.tokens,
+        "ratios": elsewhere.ratios(counts, board.models),
         "deviation": None if math.isnan(deviation) else deviation,
         "counts": each.passes >= LEAST,
         "shares": [round(share, 4) for share in each.shares],

@@ -1,21 +1,38 @@
 // Chart of speed against fidelity, one point per setting, and its table. Draws tables from app/ui/tabs/bench_rows.py.
 const TABLES = __TABLES__, HERE = __HERE__;
 const card = element.querySelector(".ft-plane"), output = card.querySelector("output");
-const select = card.querySelector("select"), load = card.querySelector("[data-do=load]");
+const select = card.querySelector(".ft-which select"), load = card.querySelector("[data-do=load]");
 const head = card.querySelector("thead"), body = card.querySelector("tbody");
 const MARKS = { plain: ["square", "plain"], exact: ["circle", "good"], relaxed: ["diamond", "bad"] }; // shape and colour
 const NAMES = { plain: "plain decoding", exact: "exact: the same distribution", relaxed: "relaxed: another distribution" };
 const TABS = { image: "Image", mesh: "Mesh" };
 let sorted = null; // [column, direction]
+let current = null; // the chosen table
 
 const all = () => [...TABLES, ...(props.value ? [{ ...props.value, name: HERE }] : [])];
-const table = () => all().find((each) => each.name === select.value) || all()[0];
-const points = () => (table()?.rows || []).map((row) => row.point).filter(Boolean).sort((a, b) => a.x - b.x);
+const table = () => current;
+const points = () => (table()?.rows || []).map((row) => row.point).filter((point) => point?.x).sort((a, b) => a.x - b.x);
 const signed = (number, digits) => number.toFixed(digits).replace("-", "−");
 const digits = () => (table().kind === "image" ? 3 : 2);
-const say = (p) => [p.title, `${p.x.toFixed(2)}× (95 % interval ${p.interval[0].toFixed(2)} to ${p.interval[1].toFixed(2)})`,
+const say = (p) => [p.title, `${p.x.toFixed(2)}× (${placeAt() < 0 ? "95 % interval" : "computed; quartiles"} ${p.interval[0].toFixed(2)} to ${p.interval[1].toFixed(2)})`,
   `${table().columns.at(-1).toLowerCase()} ${signed(p.y, digits())} (quartiles ${p.quartiles.map((q) => signed(q, digits())).join(" to ")})`,
-  `${p.compression.toFixed(2)} tokens per pass`, NAMES[p.group]];
+  `${p.compressions[0].toFixed(2)} tokens per pass`, NAMES[p.group]];
+
+// A table with speed-ups computed for the chosen place, and without the times that were measured here.
+function computed(shown) {
+  const at = placeAt(), speed = shown.columns.indexOf("Speed-up"), lost = shown.rows.filter((row) => !row.point.ratios).map((row) => row.point.title);
+  const changed = (list, value) => list.with(speed, value).toSpliced(speed - 1, 1);
+  const rows = shown.rows.map(({ cells, order, point }) => {
+    const x = point.ratios?.[at], [middle, ...rest] = point.compressions, interval = rest.map((each) => (x * each) / middle);
+    const text = x ? `${x.toFixed(2)}×${rest[0] < rest[1] ? ` (${interval.map((each) => each.toFixed(2)).join(" to ")})` : ""}` : "not recorded";
+    return { cells: changed(cells, text), order: changed(order, x || 0), point: { ...point, x, interval } };
+  });
+  const full = shown.counted ? "" : ` Its rows per pass were not recorded: windows count as full${lost.length ? `, and ${lost.join(", ")} are left out` : ""}.`;
+  return {
+    ...shown, rows, columns: changed(shown.columns, "Computed speed-up"), numeric: changed(shown.numeric, true), axes: { ...shown.axes, x: axisTitle() },
+    title: `${shown.title}; speed-up computed for ${machines.value}`, about: `Computed for ${machines.value}, not measured, from the passes of this table.${full}`,
+  };
+}
 
 function rangeOf(values, least) {
   const low = Math.min(...values), high = Math.max(...values), room = Math.max(least, high - low) * 0.12;
@@ -56,7 +73,7 @@ function planeOf(page) {
   return {
     data: [
       { name: "best trade-offs", x: edge.map((p) => p.x), y: edge.map((p) => p.y), line: { color: page["line-strong"], width: 1.5 } },
-      ...Object.keys(MARKS).map(marks), legendOnly("bar: 95 % range", { line: { color: page.muted, width: 1.25 } }),
+      ...Object.keys(MARKS).map(marks), legendOnly(placeAt() < 0 ? "bar: 95 % range" : "bar: quartiles of tokens per pass", { line: { color: page.muted, width: 1.25 } }),
     ],
     layout: {
       xaxis: axis(page, { range: x, title: { text: shown.axes.x }, ticksuffix: "×" }),
@@ -124,16 +141,19 @@ function line(row) {
     last.append(button);
   }
   tr.append(last);
-  tr.addEventListener("pointerenter", () => plane.go(points().indexOf(point)));
+  if (point.x) tr.addEventListener("pointerenter", () => plane.go(points().indexOf(point)));
   return tr;
 }
 
 function choose() {
   sorted = null;
-  const shown = table();
-  if (!shown) return;
+  current = all().find((each) => each.name === select.value) || all()[0];
+  if (!current) return;
+  offerPlaces(current.places);
+  const shown = current = placeAt() < 0 ? current : computed(current);
   plane.go(null);
   card.dataset.table = shown.name;
+  card.dataset.computed = placeAt() >= 0;
   card.querySelector(".ft-about-chart").textContent = shown.about;
   card.querySelector(".ft-good").textContent = shown.axes?.good || "";
   card.dataset.points = points().length;
@@ -161,7 +181,7 @@ const plane = plot(card, {
   },
 });
 load.addEventListener("click", () => loads(points()[plane.at()]));
-select.addEventListener("change", choose);
+for (const menu of [select, machines]) menu.addEventListener("change", choose);
 (element.closest("[role=tabpanel]") || window).addEventListener("foretoken:kind", ({ detail }) => { // shows a table of the kind to be measured
   const found = all().find((each) => each.kind === detail);
   if (!found || table().kind === detail) return;

@@ -19,16 +19,6 @@ offer.addEventListener("click", () => {
 });
 scope.addEventListener("foretoken:surface-shown", ({ detail }) => { surfaces = detail; drawOffer(); });
 
-// The speed-up on other machines, computed; the choice stays from run to run.
-const HERE = "this machine: the first line", computed = box.querySelector(".ft-elsewhere"), places = computed.querySelector("select");
-let chosen = 0;
-places.addEventListener("change", () => { chosen = places.selectedIndex; });
-function drawElsewhere(texts = []) {
-  places.replaceChildren(...[HERE, ...texts].map((text) => node("option", text)));
-  places.selectedIndex = texts.length ? chosen : 0;
-  computed.style.visibility = texts.length ? "" : "hidden"; // it keeps its place, so that a result moves nothing
-}
-
 function draw() {
   const v = props.value;
   if (!v) return;
@@ -43,7 +33,7 @@ function draw() {
   write(".ft-detail", v.detail || "");
   box.querySelector(".ft-detail").title = v.costs || "";
   write(".ft-note", v.note || "");
-  drawElsewhere(v.elsewhere);
+  offerPlaces(v.places, v.places?.map((place, i) => `${place}: ${v.ratios[i].toFixed(1)}×, computed`));
   drawOffer();
   emit("running", v.state === "running", scope);
 }

@@ -9,12 +9,12 @@ import gradio as gr
 import numpy as np
 
 from app.live.stream import Growth, RaceCosts
-from app.ui.panels import mesh, panel
+from app.ui.panels import elsewhere, mesh, panel
 from engine.core import PLAIN, Understood
 from engine.mesh.fit import Fit
 from engine.recognition.picture_judge import ObjectCount
 from engine.run import Run, speedup
-from engine.tuning.roofline import speedups
+from engine.tuning.auto import expected_run
 
 TEMPLATE = """
 <div class="ft-verdict" data-state="empty">
@@ -22,14 +22,7 @@ TEMPLATE = """
   <p class="ft-live"></p>
   <div class="ft-fit-line"><p class="ft-fit"></p><button type="button" class="ft-instead" hidden>Show the classical surface</button></div>
   <p class="ft-detail"></p>
-  <p class="ft-note"></p>
-  <div class="ft-elsewhere" style="visibility: hidden"><label>Speed-up on <select></select></label>
-    <details><summary>How it is computed</summary><p>A computed pass over R rows takes its launches and the longer of two
-    times: reading all weights once at 87 % of the published bandwidth, or R times the products of a row at the published rate, in bfloat16
-    with guidance. Passes, rows and passes of the drafter are those of this run; another model may accept other shares. Keys and values,
-    the verdict and the host are left out.
-    </p></details></div>
-</div>
+  <p class="ft-note"></p>{elsewhere}</div>
 """
 IDLE = {
     "state": "empty",
@@ -45,7 +38,6 @@ class Words(NamedTuple):
 
 
 PICTURE = Words()
-PLACES = {"H100": "an H100", "H200": "an H200", "RTX 4090": "an RTX 4090", "M4 Max": "an M4 Max"}
 READY = "Getting ready"
 NOTHING = "The model does not know anything in this prompt, so the picture is only a background."
 NOTHING_KNOWN = "Nothing it knows to draw"
@@ -59,7 +51,7 @@ SMALLER = ("window", "depth")  # knobs that widen a pass
 
 def build(idle: Mapping[str, Any] = IDLE, elem_id: str = "verdict") -> gr.HTML:
     """Builds the line. idle : its value before the first run"""
-    return panel("verdict", dict(idle), TEMPLATE, elem_id=elem_id)
+    return panel("verdict", dict(idle), TEMPLATE.replace("{elsewhere}", elsewhere.TEMPLATE), before=("elsewhere",), elem_id=elem_id)
 
 
 def costs_in_words(boards: Sequence[Growth], costs: RaceCosts) -> str:
@@ -96,7 +88,7 @@ def encode(fast: Growth, plain: Growth | None, words: Words = PICTURE, seconds: 
             "detail": f"Turn on 'Compare' to see the speed-up. {_background_sentence(fast.run)}".rstrip(),
         }
     repeated = seconds if seconds and len(seconds[0]) > 1 and len(seconds) > 1 else ()
-    line = {"state": "done", **_speed(fast, plain, repeated), **agreement(fast, plain), **elsewhere(fast, plain)}
+    line = {"state": "done", **_speed(fast, plain, repeated), **agreement(fast, plain), **computed(fast, plain)}
     return line | {"detail": f"{line['detail']} {_background_sentence(fast.run)}".rstrip()}
 
 
@@ -156,12 +148,12 @@ def _background_sentence(run: Run) -> str:
     return f"No background in the prompt, so this seed chose “{words}”." if words else ""
 
 
-def elsewhere(fast: Growth, plain: Growth) -> dict[str, Any]:
-    """Computed speed-ups of a finished race on other machines, as texts; {} unless the left side is plain decoding."""
+def computed(fast: Growth, plain: Growth) -> dict[str, Any]:
+    """Computed speed-ups of a finished race at other places; {} unless the left side is plain decoding."""
     if plain.run.method.name != PLAIN:
         return {}
-    ratios = speedups(fast.run.method, fast.run.totals)
-    return {"elsewhere": [f"{PLACES[where]} with a {size} model: {ratio:.1f}×, computed" for (where, size), ratio in ratios.items()]}
+    models = elsewhere.sizes(fast.run.backbone)
+    return {"places": elsewhere.places(models), "ratios": elsewhere.ratios(expected_run(fast.run.name, {}, [fast.run]), models)}
 
 
 def _pace(fast: Growth, plain: Growth | None) -> str:

@@ -7,6 +7,7 @@ axes               : titles of the chart, and whether a greater y is better; Non
 columns, numeric   : headings, and whether a column is numeric
 rows               : {"cells": texts, "order": sort key of each cell, "point": see `point`}
 made               : caption of a figure
+places, counted    : where speed-ups are computed, and whether the rows of its passes were counted
 """
 
 from __future__ import annotations
@@ -17,11 +18,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from app.ui.panels import elsewhere
 from engine.core import PLAIN
 from engine.methods import AUTO, METHODS, PRESETS, find
 from engine.methods import title as title_of
+from engine.tuning.expected import Expected
+from engine.tuning.roofline import ModelSize
 
 Row = Mapping[str, Any]
+Models = Mapping[str, ModelSize]  # by name
 PLAIN_ROW = "A plain"  # plain decoding in tables of `bench mesh`
 SPEED = "Speed-up over plain decoding (×)"
 AXES = {
@@ -29,14 +34,12 @@ AXES = {
         "x": SPEED,
         "y": "How plausible the model finds its picture (log p per token)",
         "better": "up",
-        "line": "plain decoding",
         "good": "Up and right is better. The height of exact methods differs from plain decoding only by chance.",
     },
     "mesh": {
         "x": SPEED,
         "y": "Distance from the input (× its floor; less is closer)",
         "better": "down",
-        "line": "plain decoding",
         "good": "Up and right is better. The floor is the input's distance from itself, so 1 is as close as a mesh can get. "
         "MLP and cross-attention are draft heads; LoRA: with their adapter; PTS: pruned trees with this many tokens per level; "
         "best guesses: the most probable drafts.",
@@ -47,21 +50,23 @@ LAST = {"image": "Log probability", "mesh": "Distance / floor"}
 MACHINE = ("processor", "threads", "device", "dtype", "torch", "commit", "weights")
 SAMPLING = ("temperature", "top_k", "top_p", "guidance", "guide")  # older tables lack the last ones
 KINDS = ("image", "mesh", "other")
-NAMES = {
-    "kernels": "GPU kernels, compiled",
-    "epyc-cpu": "PyTorch or compiled functions: AMD EPYC",
+NAMES = {"kernels": "GPU kernels, compiled"}
+WIDEST = {  # knobs that bound the rows of a pass, for tables from before rows were counted
+    **dict.fromkeys(("jacobi", "sjd", "sjdpp", "gsd", "spatial"), "window"),
+    **{"xspecmesh": "depth", "lookup": "drafted", "surface": "drafted", "cross_regression": "horizon"},
 }
 SUBJECTS = {"auto": ", auto against fixed choices", "trees": ", trees and the dual stream"}  # by a word of the file name
 
 
-def read_tables(folder: Path) -> list[dict[str, Any]]:
-    """Reads a folder's CSV files as tables: pictures, meshes, others; in each kind, most methods first, then most rows."""
+def read_tables(folder: Path, models: Mapping[str, Models]) -> list[dict[str, Any]]:
+    """Reads a folder's CSV files as tables: pictures, meshes, others; in each kind, most methods first, then most rows.
+    models : for which speed-ups are computed, by kind"""
     tables, methods = [], {}
     for path in sorted(folder.glob("*.csv")):
         with path.open(newline="", encoding="utf-8") as file:
             rows = [{name: parse_cell(text) for name, text in row.items()} for row in csv.DictReader(file)]
         if rows:
-            tables.append(table(path.stem, rows))
+            tables.append(table(path.stem, rows, models))
             methods[path.stem] = len({str(row.get("method")).split()[0] for row in rows})  # ignores swept values
     return sorted(tables, key=lambda each: (KINDS.index(each["kind"]), -methods[each["name"]], -len(each["rows"])))
 
@@ -76,8 +81,8 @@ def parse_cell(text: str) -> Any:
         return text
 
 
-def table(name: str, rows: list[Row], title: str = "") -> dict[str, Any]:
-    """Builds a table from rows. name : of the file; title : replaces the default title"""
+def table(name: str, rows: list[Row], models: Mapping[str, Models], title: str = "") -> dict[str, Any]:
+    """Builds a table from rows. name : of the file; models : see `read_tables`; title : replaces the default title"""
     timed = [row for row in rows if row.get("speedup")]
     if not timed:
         return table_without_speeds(name, rows)
@@ -100,7 +105,9 @@ def table(name: str, rows: list[Row], title: str = "") -> dict[str, Any]:
         "axes": AXES[kind],
         "columns": [*COLUMNS, LAST[kind]],
         "numeric": [False, False, True, True, True, True],
-        "rows": [line(kind, row) for row in timed],
+        "rows": [line(kind, row, models[kind]) for row in timed],
+        "places": elsewhere.places(models[kind]),
+        "counted": bool(first.get("rows_per_pass")),
         "made": {"model": str(first["backbone"]), "inputs": what, "seeds": str(first["seeds"]), "sampling": sampling, **machine_facts},
     }
 
@@ -122,17 +129,12 @@ def table_without_speeds(name: str, rows: list[Row]) -> dict[str, Any]:
         "axes": None,
         "columns": [head.replace("_", " ") for head in heads],
         "numeric": numeric,
-        "rows": [{"cells": [cell(row[head]) for head in heads], "order": [row[head] for head in heads], "point": None} for row in rows],
+        "rows": [{"cells": [str(row[head]) for head in heads], "order": [row[head] for head in heads], "point": None} for row in rows],
         "made": {},
     }
 
 
-def cell(value: Any) -> str:
-    """Text of a cell; a list is a median with its quartiles."""
-    return with_quartiles(value, 2) if isinstance(value, list) else str(value)
-
-
-def line(kind: str, row: Row) -> dict[str, Any]:
+def line(kind: str, row: Row, models: Models) -> dict[str, Any]:
     """Table row with a speed, and its point."""
     cost = row.get("milliseconds_per_pass") or row["milliseconds_per_step"]
     quality = row["log_probability"] if kind == "image" else row["chamfer_over_floor"]
@@ -144,7 +146,7 @@ def line(kind: str, row: Row) -> dict[str, Any]:
             with_quartiles(row["speedup"], 2, "×"), with_quartiles(quality, 3 if kind == "image" else 2),
         ],
         "order": [title.lower(), str(not exact), row["step_compression"][0], middle, row["speedup"][0], quality[0]],
-        "point": point(kind, row, title, quality),
+        "point": point(kind, row, title, quality) | {"ratios": elsewhere.ratios(of, models) if (of := counts(row)) else None},
     }  # fmt: skip
 
 
@@ -159,10 +161,26 @@ def point(kind: str, row: Row, title: str, quality: list[float]) -> dict[str, An
         "interval": row.get("speedup_interval") or row["speedup"][1:],
         "y": quality[0],
         "quartiles": quality[1:],
-        "compression": row["step_compression"][0],
+        "compressions": row["step_compression"],
         "knobs": knobs_in_words(row["knobs"]),
         "settings": None if plain else settings(kind, row),
     }
+
+
+def counts(row: Row) -> Expected | None:
+    """Averages per pass of a row's method; None if the table does not tell its rows."""
+    name, knobs, tokens = method_name(row), row["knobs"], row["step_compression"][0]
+    method = find(name)[0].name
+    if row.get("rows_per_pass"):
+        return Expected(name, knobs, tokens, row["rows_per_pass"], row["draft_passes_per_pass"])
+    if row.get("nodes"):
+        return Expected(name, knobs, tokens, 1 + row["nodes"], row["depth"])
+    if method == PLAIN:
+        return Expected(name, knobs, tokens, 1)
+    if method not in WIDEST or str(knobs.get("drafts")).startswith("tree"):
+        return None
+    widest = WIDEST[method]
+    return Expected(name, knobs, tokens, knobs[widest] + (widest != "window"))
 
 
 def settings(kind: str, row: Row) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from app.requests import validation
 from app.sentences import duration
 from app.ui import knobs as knob_panel
 from app.ui.method_menu import choices, title_of
-from app.ui.panels import kinds, live, notice, plane, progress
+from app.ui.panels import elsewhere, kinds, live, notice, plane, progress
 from app.ui.tab_context import TabContext
 from app.ui.tabs import bench_rows, subject
 from app.ui.tabs.engine_queue import LATEST, EngineQueue
@@ -75,7 +75,8 @@ class BenchTab:
         self.sessions, self.runner = place.studio.sessions, place.studio.runner
         self.queue = EngineQueue(self.sessions, self.prefix, IDLE)
         self.backbone, self.mesh, self.local = place.studio.backbone, place.studio.mesh, place.studio.local
-        self.recorded = bench_rows.read_tables(assets.benches())
+        self.models = {kinds.PICTURES: elsewhere.sizes(self.backbone), kinds.MESHES: elsewhere.published(1)}
+        self.recorded = bench_rows.read_tables(assets.benches(), self.models)
         with gr.Row(elem_classes="ft-main"):
             with gr.Column(elem_classes="ft-settings", scale=0, min_width=288):
                 self._build_settings()
@@ -142,17 +143,17 @@ class BenchTab:
             update = {"verdict": progress_panel(bench, turn.kind, turn.input if turn.counted else None)}
             if bench.complete != complete:
                 complete = bench.complete
-                update["plane"] = self.table(bench, identity)
+                update["plane"] = self.table(bench, identity, work)
             yield update
         yield {"verdict": end_panel(bench)}
         if bench.rows and self.sessions.is_present(visitor):
             self.queue.leave(visitor, self.offer(visitor, bench))
 
-    def table(self, bench: Any, identity: str) -> dict[str, Any]:
+    def table(self, bench: Any, identity: str, work: LabSubject) -> dict[str, Any]:
         """Table of the complete prompts."""
         size = f", {bench.rows[0]['size']} px" if "size" in bench.rows[0] else ""
         title = f"Measured here: {bench.complete} of {bench.count} {bench.thing}s{size}"
-        rows = bench_rows.table(plane.HERE, bench.rows, title)
+        rows = bench_rows.table(plane.HERE, bench.rows, {work.kind: elsewhere.sizes(work.backbone)}, title)
         return {**rows, "id": identity, "about": f"{rows['about']} {bench.command}"}
 
     def offer(self, visitor: str, bench: Any) -> dict[str, Any]:

@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from app.live.boards.loop import LoopBoard
 from app.live.boards.picture import Board
 from app.live.worker import LocalRunner
 from app.requests.pictures import EXAMPLES, FAVOURITE
 from app.requests.sides import start_values
-from app.ui.panels import kinds, lab
+from app.ui.panels import elsewhere, kinds, lab
 from app.ui.panels.runs import thumbnail
 from app.ui.tabs import example
 from engine.core import PLAIN, Backbone, Prompt
@@ -47,7 +46,7 @@ def run(backbone: Backbone, interrupted: Callable[[], object]) -> dict[str, Any]
         pass
     if not plain.run.finished:
         return {}
-    board, picture = LoopBoard(), plain
+    board, picture = lab.LabBoard(elsewhere.sizes(backbone)), plain
     for number, knobs in enumerate(MOVES):
         if interrupted():
             return {}
@@ -57,7 +56,7 @@ def run(backbone: Backbone, interrupted: Callable[[], object]) -> dict[str, Any]
     return value | {"kind": kinds.PICTURES}
 
 
-def draw_picture(backbone: Backbone, prompt: Prompt, knobs: Mapping[str, float | str], board: LoopBoard) -> Board:
+def draw_picture(backbone: Backbone, prompt: Prompt, knobs: Mapping[str, float | str], board: lab.LabBoard) -> Board:
     """Draws a picture of the loop. knobs : replace the method's initial values"""
     start = start_values(FAVOURITE, backbone.suits)[1] | {"verify": "residual"}  # a relaxed rule cannot match the seed
     (run,) = LocalRunner().start(backbone, prompt, [(FAVOURITE, start | knobs)])

@@ -10,7 +10,6 @@ from weakref import WeakValueDictionary
 
 import gradio as gr
 
-from app.live.boards.loop import LoopBoard
 from app.live.boards.picture import Board
 from app.live.stream import Throttle
 from app.requests import validation
@@ -20,7 +19,7 @@ from app.requests.pictures import EXAMPLES
 from app.requests.sides import start_values
 from app.ui import knobs as knob_panel
 from app.ui.method_menu import badge, cards, title_of
-from app.ui.panels import clouds, kinds, lab, live, mesh, notice, unseen
+from app.ui.panels import clouds, elsewhere, kinds, lab, live, mesh, notice, unseen
 from app.ui.panels.runs import thumbnail
 from app.ui.tab_context import TabContext
 from app.ui.tabs import lab_example, subject
@@ -296,7 +295,8 @@ class LabTab:
             chosen, method = validation.method(name, work.backbone)
             knob_values = validation.knobs(knobs, method.knobs)
             loop = Loop(chosen, knob_values, validation.knobs(values, settings(work)), work.thing(text, cloud), validation.seed(seed), work)
-            view = LoopView(LoopBoard(), secrets.token_hex(8), lab.made_with(work.backbone, loop.seed), work.kind)
+            board = lab.LabBoard(elsewhere.sizes(work.backbone))
+            view = LoopView(board, secrets.token_hex(8), lab.made_with(work.backbone, loop.seed), work.kind)
             self.loops[visitor] = loop
             view.plain = yield from self.plain_speed(visitor, number, loop)
             yield from self.loop_on(visitor, number, loop, view)
