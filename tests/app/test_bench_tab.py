@@ -211,7 +211,7 @@ def test_the_plane_is_saved_with_what_it_was_made_from_and_a_point_loads_its_set
 def test_computed_speed_ups_replace_what_was_measured(open_page):
     page = open_tab(open_page())
     page.select_option("#plane .ft-elsewhere select", "an H100 with a 7B model")
-    expect(page.locator(f"{PLANE} .xtitle")).to_have_text("Computed speed-up on an H100 with a 7B model (×)")
+    expect(page.locator(f"{PLANE} .xtitle")).to_have_text("Computed speed-up on an H100, 7B model (×)")
     heads = page.locator("#plane thead button").all_inner_texts()
     assert heads == ["Method", "Exact", "Tokens / pass", "Computed speed-up", "Log probability"]
     assert "ZipAR (verified), MuLo-SD are left out" in page.inner_text("#plane .ft-about-chart")
@@ -219,7 +219,7 @@ def test_computed_speed_ups_replace_what_was_measured(open_page):
     page.keyboard.press("End")
     assert "× (computed; quartiles" in page.inner_text("#plane output")
     page.select_option("#plane .ft-which select", "xeon-mesh")  # the choice stays
-    expect(page.locator(f"{PLANE} .xtitle")).to_have_text("Computed speed-up on an H100 with a 7B model (×)")
+    expect(page.locator(f"{PLANE} .xtitle")).to_have_text("Computed speed-up on an H100, 7B model (×)")
     page.select_option("#plane .ft-elsewhere select", "")
     expect(page.locator(f"{PLANE} .xtitle")).to_have_text(bench_rows.SPEED)
     assert "ms / pass" in page.inner_text("#plane thead")

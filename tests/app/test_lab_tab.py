@@ -247,7 +247,7 @@ def test_knobs_are_moved_while_the_loop_goes_on(open_page):
     expect(page.locator(STAGE)).to_have_attribute("data-state", "stopped")
     assert page.locator(".ft-film img").count() >= 1
     page.select_option(f"{STAGE} .ft-elsewhere select", "an RTX 4090 with pictogram")
-    expect(page.locator("[data-chart=curve] .xtitle")).to_have_text("Computed speed-up on an RTX 4090 with pictogram (×)")
+    expect(page.locator("[data-chart=curve] .xtitle")).to_have_text("Computed speed-up on an RTX 4090, pictogram (×)")
     expect(page.locator(f"{STAGE} [data-key=speedup] dt")).to_have_text("× plain, computed")
     for measured in ("[data-key=tokens_per_second]", "[data-chart=course]"):
         expect(page.locator(f"{STAGE} {measured}")).to_be_hidden()

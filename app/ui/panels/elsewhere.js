@@ -12,4 +12,4 @@ function offerPlaces(places = [], texts = places.map((place) => `${place}, compu
 }
 
 const placeAt = () => machines.selectedIndex - 1; // -1: measured here
-const axisTitle = (measured) => (placeAt() < 0 ? measured : `Computed speed-up on ${machines.value} (×)`);
+const axisTitle = (measured) => (placeAt() < 0 ? measured : `Computed speed-up on ${machines.value.replace(/ with (a )?/, ", ")} (×)`);
