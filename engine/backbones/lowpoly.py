@@ -59,7 +59,7 @@ class MaskedGrammar:
     """The BPT grammar with its masks as tensors."""
 
     def __init__(self, budget: int | None):
-        self.rules = BPTGrammar(BPT, canonical=True, budget=budget)
+        self.rules = BPTGrammar(canonical=True, budget=budget)
         self.masks = torch.from_numpy(self.rules.masks.copy())
         self._rows = list(self.masks)  # a list, because indexing the tensor takes longer
         self.automaton = self.rules.automaton(self.masks)

@@ -25,8 +25,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.errors import BadPrompt, NotSupported
-from engine.mesh.bpt_tokens import BPT, NOTHING, TokenLevels
+from engine.errors import BadPrompt
+from engine.mesh.bpt_tokens import BPT, NOTHING
 
 B, O, S, E = 0, 1, 2, 3  # noqa: E741  named as in the paper and the table above
 START, CENTRE_DUE, LATER_CENTRE_DUE, RING_DUE, FAN_DUE, CENTRE, LATER_CENTRE, RING, FAN, END = range(10)
@@ -81,7 +81,7 @@ class Automaton:
 
 
 class BPTGrammar:
-    """The automaton for one level table. States are integers; `start` is the first.
+    """The automaton of BPT tokens. States are integers; `start` is the first.
 
     canonical : allow only what a serialised mesh contains (a model trained on such meshes loses nothing, and 51 % of its tokens
                 have a known class); False also allows what the parser tolerates
@@ -89,13 +89,11 @@ class BPTGrammar:
     masks     : bool [M, vocabulary], the distinct masks; `allowed_ids(state)` is row `mask_index(state)`
     """
 
-    def __init__(self, levels: TokenLevels = BPT, canonical: bool = False, budget: int | None = None):
-        if levels.depth != 2 or levels.has_bos:
-            raise NotSupported(f"There is no grammar for the tokens of {levels.name}; only those of bpt have one.")
+    def __init__(self, canonical: bool = False, budget: int | None = None):
         if budget is not None and budget < 1:
             raise BadPrompt(f"A budget of {budget} faces leaves no mesh. Choose 1 or more.")
-        self.levels, self.canonical, self.budget = levels, canonical, budget
-        kinds = levels.kinds.astype(np.int64)
+        self.canonical, self.budget = canonical, budget
+        kinds = BPT.kinds.astype(np.int64)
         self.classes = np.where(kinds == NOTHING, E, kinds)  # int64 [vocabulary]: B, O, S or E of each id
         self._classes: list[int] = self.classes.tolist()
         table = CANONICAL if canonical else TOLERATED

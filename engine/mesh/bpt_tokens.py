@@ -4,8 +4,8 @@ Paper: Scaling Mesh Generation via Compressive Tokenization (BPT), arXiv 2411.07
 
 A vertex is a cell of a 128^3 grid, written as a block (8 per axis) and an offset inside it (16 per axis); the block is written only when
 it changes. A patch is a centre and the ring of vertices around it: c, r0, r1, ..., for the faces (c, r0, r1), (c, r1, r2), ...
-A patch after the first opens with a special id, which is the block of its centre in a second alphabet. DeepMesh adds a third level
-and 9 bits; one table of levels covers both. All functions are pure and use integers; coordinates are (x, y, z) with y up.
+A patch after the first opens with a special id, which is the block of its centre in a second alphabet. All functions are pure and use
+integers; coordinates are (x, y, z) with y up.
 """
 
 from __future__ import annotations
@@ -22,54 +22,40 @@ from engine.mesh.surface import is_simple
 
 LONGEST_SIDE = 1.9  # longest side of the bounding box, in the model's cube -1..1
 SORT_BLOCKS = 4  # per axis: vertices are sorted by blocks, which are coarser than the blocks of the tokens
-NOTHING = -1  # the kind of an id that carries no geometry
+BLOCK, OFFSET, SPECIAL = range(3)  # the kinds of ids
+NOTHING = -1  # of an id that carries no geometry
 
 Cell = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
 class TokenLevels:
-    """Spelling of a cell: one id per level, from coarse to fine, in consecutive alphabets; then the special ids, BOS, EOS.
+    """Spelling of a cell: the id of its block, then of the offset inside it, in consecutive alphabets; then the special ids and EOS.
 
-    per_axis : subdivisions per axis at each level; their product is the number of cells per axis
-    axes     : the axis (x, y, z) of each digit of an id, most significant first
-    has_bos  : True if there is an id for the beginning (BPT begins with a learned vector instead)
+    per_axis : blocks per axis, and cells per axis of a block
     """
 
-    name: str
-    per_axis: tuple[int, ...]
-    axes: tuple[int, int, int] = (0, 1, 2)
-    has_bos: bool = False
+    per_axis: tuple[int, int]
 
     @cached_property
     def cells(self) -> int:
-        """Cells per axis: 128 for BPT, 512 for DeepMesh."""
+        """Cells per axis: 128 for BPT."""
         return math.prod(self.per_axis)
 
-    @property
-    def depth(self) -> int:
-        """The number of levels; the last one is the offset, whose id completes a vertex."""
-        return len(self.per_axis)
-
     @cached_property
-    def first(self) -> tuple[int, ...]:
-        """The first id of each level."""
-        return tuple(sum(n**3 for n in self.per_axis[:level]) for level in range(self.depth))
+    def first(self) -> tuple[int, int]:
+        """The first id of a block and of an offset."""
+        return 0, self.per_axis[0] ** 3
 
     @cached_property
     def special(self) -> int:
-        """The first id that opens a patch; there is one per cell of the coarsest level."""
+        """The first id that opens a patch; there is one per block."""
         return sum(n**3 for n in self.per_axis)
-
-    @property
-    def bos(self) -> int | None:
-        """The id of the beginning, or None."""
-        return self.special + self.per_axis[0] ** 3 if self.has_bos else None
 
     @cached_property
     def eos(self) -> int:
         """The id of the end."""
-        return self.special + self.per_axis[0] ** 3 + self.has_bos
+        return self.special + self.per_axis[0] ** 3
 
     @property
     def vocabulary(self) -> int:
@@ -78,11 +64,11 @@ class TokenLevels:
 
     @cached_property
     def kinds(self) -> np.ndarray:
-        """int8 [vocabulary]: the level of an id, `depth` for a special one, NOTHING for BOS and EOS."""
+        """int8 [vocabulary]: BLOCK, OFFSET, SPECIAL, or NOTHING for EOS."""
         kinds = np.full(self.vocabulary, NOTHING, np.int8)
         for level, (start, n) in enumerate(zip(self.first, self.per_axis)):
             kinds[start : start + n**3] = level
-        kinds[self.special : self.special + self.per_axis[0] ** 3] = self.depth
+        kinds[self.special : self.eos] = SPECIAL
         return kinds
 
     @cached_property
@@ -98,16 +84,15 @@ class TokenLevels:
         for level, (start, n) in enumerate(zip(self.first, self.per_axis)):
             width //= n
             digits = np.stack(np.unravel_index(np.arange(n**3), (n, n, n)))
-            shifts = np.array([20, 10, 0])[list(self.axes)]
-            amounts[start : start + n**3] = (digits * width << shifts[:, None]).sum(0)
+            amounts[start : start + n**3] = (digits * width << np.array([[20], [10], [0]])).sum(0)
             if level == 0:
                 amounts[self.special : self.special + n**3] = amounts[: n**3]
         return amounts.tolist()
 
     def spell(self, vertices: np.ndarray) -> np.ndarray:
-        """Ids of cells int [V, 3] at every level, int64 [V, depth]."""
-        ids = np.empty((len(vertices), self.depth), np.int64)
-        rest, width = np.asarray(vertices, np.int64)[:, list(self.axes)], self.cells
+        """Ids of the blocks and offsets of cells int [V, 3], int64 [V, 2]."""
+        ids = np.empty((len(vertices), 2), np.int64)
+        rest, width = np.asarray(vertices, np.int64), self.cells
         for level, (start, n) in enumerate(zip(self.first, self.per_axis)):
             width //= n
             digits, rest = rest // width, rest % width
@@ -115,8 +100,7 @@ class TokenLevels:
         return ids
 
 
-BPT = TokenLevels("bpt", (8, 16))
-DEEPMESH = TokenLevels("deepmesh", (4, 8, 16), axes=(2, 1, 0), has_bos=True)
+BPT = TokenLevels((8, 16))
 
 
 # --- floats to cells and back -----------------------------------------------------------------------------------------
@@ -147,30 +131,30 @@ def frame_of(vertices: np.ndarray) -> CubeFrame:
     return CubeFrame(tuple(((low + high) / 2).tolist()), LONGEST_SIDE / (float((high - low).max()) + 1e-6))
 
 
-def quantize(vertices: np.ndarray, levels: TokenLevels = BPT) -> tuple[np.ndarray, CubeFrame]:
+def quantize(vertices: np.ndarray) -> tuple[np.ndarray, CubeFrame]:
     """Cells int64 [V, 3] of world vertices float [V, 3], and the frame to transform back."""
     frame = frame_of(vertices)
-    scaled = (frame.to_model(np.reshape(vertices, (-1, 3))) + 1) / 2 * levels.cells - 0.5
-    return np.clip(np.round(scaled), 0, levels.cells - 1).astype(np.int64), frame
+    scaled = (frame.to_model(np.reshape(vertices, (-1, 3))) + 1) / 2 * BPT.cells - 0.5
+    return np.clip(np.round(scaled), 0, BPT.cells - 1).astype(np.int64), frame
 
 
-def dequantize(cells: np.ndarray, levels: TokenLevels = BPT) -> np.ndarray:
+def dequantize(cells: np.ndarray) -> np.ndarray:
     """Centres of cells int [..., 3] in the model's cube, float64 in -1..1."""
-    return (np.asarray(cells, np.float64) + 0.5) / levels.cells * 2 - 1
+    return (np.asarray(cells, np.float64) + 0.5) / BPT.cells * 2 - 1
 
 
 # --- the order of vertices and faces ----------------------------------------------------------------------------------
 
 
-def sort_keys(vertices: np.ndarray, levels: TokenLevels = BPT) -> np.ndarray:
+def sort_keys(vertices: np.ndarray) -> np.ndarray:
     """int64 [V]: the sort key of cells int [V, 3]; equal cells have equal keys.
 
     The order is by block, 4 per axis, then within a block; both by y, x, z.
     """
     yxz = np.asarray(vertices, np.int64)[:, [1, 0, 2]]
-    block = yxz // (levels.cells // SORT_BLOCKS)
+    block = yxz // (BPT.cells // SORT_BLOCKS)
     key = np.zeros(len(yxz), np.int64)
-    for digit, base in ((block, SORT_BLOCKS), (yxz, levels.cells)):
+    for digit, base in ((block, SORT_BLOCKS), (yxz, BPT.cells)):
         for axis in range(3):
             key = key * base + digit[:, axis]
     return key
@@ -194,14 +178,14 @@ def _rotate(faces: np.ndarray) -> np.ndarray:
     return np.take_along_axis(faces, turn, 1)
 
 
-def clean(vertices: np.ndarray, faces: np.ndarray, levels: TokenLevels = BPT) -> tuple[np.ndarray, np.ndarray]:
+def clean(vertices: np.ndarray, faces: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The canonical form of a quantised triangle mesh: (cells int64 [V, 3], faces int64 [F, 3]).
 
     Vertices with equal cells are merged. Faces with a repeated vertex, repeats of an oriented face and unused vertices are dropped.
     Vertices are in the order of `sort_keys`; a face begins with its smallest vertex; faces are sorted by their sorted triple.
     """
     vertices, faces = np.reshape(vertices, (-1, 3)).astype(np.int64), np.reshape(faces, (-1, 3)).astype(np.int64)
-    _, first, inverse = np.unique(sort_keys(vertices, levels), return_index=True, return_inverse=True)
+    _, first, inverse = np.unique(sort_keys(vertices), return_index=True, return_inverse=True)
     faces = inverse.reshape(-1)[faces]
     faces = faces[_distinct_faces(faces, len(first))]
     used = np.zeros(len(first), bool)
@@ -276,43 +260,29 @@ def patches(faces: np.ndarray, count: int) -> list[list[int]]:
     return fans
 
 
-def serialize(vertices: np.ndarray, faces: np.ndarray, levels: TokenLevels = BPT) -> np.ndarray:
+def serialize(vertices: np.ndarray, faces: np.ndarray) -> np.ndarray:
     """Tokens int64 [n] of a mesh in the form of `clean`, without EOS.
 
     The first patch opens with a plain id, every later one with a special id. After a special id the register equals no plain id, so the
-    second vertex of the patch is always written in full. DeepMesh is assumed to do the same at its three levels; the parser reads either.
+    second vertex of the patch is always written in full.
     """
-    spelled = levels.spell(vertices)
-    coarse, offset = spelled[:, :-1].tolist(), spelled[:, -1].tolist()
-    shift = levels.special - levels.first[0]
+    block, offset = BPT.spell(vertices).T.tolist()
     tokens: list[int] = []
-    current: list[int] | None = None
     for patch, ring in enumerate(patches(faces, len(vertices))):
-        centre = coarse[ring[0]]
-        if patch:
-            tokens.append(centre[0] + shift)
-            tokens += centre[1:]
-            current = None
-        else:
-            tokens += centre
-            current = centre
-        tokens.append(offset[ring[0]])
+        current = block[ring[0]] + (BPT.special if patch else 0)
+        tokens += [current, offset[ring[0]]]
         for vertex in ring[1:]:
-            here = coarse[vertex]
-            if here != current:
-                same = 0
-                while current is not None and here[same] == current[same]:
-                    same += 1
-                tokens += here[same:]
-                current = here
+            if block[vertex] != current:
+                current = block[vertex]
+                tokens.append(current)
             tokens.append(offset[vertex])
     return np.array(tokens, np.int64)
 
 
-def tokenize(vertices: np.ndarray, faces: np.ndarray, levels: TokenLevels = BPT) -> tuple[np.ndarray, CubeFrame]:
+def tokenize(vertices: np.ndarray, faces: np.ndarray) -> tuple[np.ndarray, CubeFrame]:
     """Tokens int64 [n] (without EOS) of a world mesh, float [V, 3] and int [F, 3], and its frame: quantised, cleaned, serialised."""
-    cells, frame = quantize(vertices, levels)
-    return serialize(*clean(cells, faces, levels), levels), frame
+    cells, frame = quantize(vertices)
+    return serialize(*clean(cells, faces)), frame
 
 
 # --- the parser -------------------------------------------------------------------------------------------------------
@@ -338,17 +308,16 @@ class Face(NamedTuple):
 class TokenParser:
     """Parses tokens one at a time and returns faces; accepts any integers. `faces` only grows, so a prefix of the tokens gives a prefix.
 
-    Registers: the cell of the coarse levels (0 at the start), the centre, the previous ring vertex and the tokens since the last
-    vertex. A special id sets the coarsest register and opens a patch; a plain id sets its register; an offset completes a vertex.
+    Registers: the block (0 at the start), the centre, the previous ring vertex and the tokens since the last vertex. A special id sets
+    the block and opens a patch; a plain id sets the block; an offset completes a vertex.
     """
 
-    def __init__(self, levels: TokenLevels = BPT):
-        self.levels = levels
+    def __init__(self):
         self.faces: list[Face] = []
         self.length = 0  # tokens pushed, ids without geometry included
         self.skipped = 0  # ids outside the vocabulary
-        self._kinds, self._amounts = levels.kind_list, levels.amounts
-        self._registers = [0] * (levels.depth - 1)
+        self._kinds, self._amounts = BPT.kind_list, BPT.amounts
+        self._block = 0  # a packed cell
         self._centre: tuple[int, tuple[int, ...]] | None = None  # a packed cell and its token indices
         self._previous: tuple[int, tuple[int, ...]] | None = None
         self._pending: list[int] = []  # tokens of the incomplete vertex
@@ -364,32 +333,31 @@ class TokenParser:
         twin = TokenParser.__new__(TokenParser)
         twin.__dict__.update(self.__dict__)
         twin.faces, twin._lost = [], []
-        twin._registers, twin._pending, twin._unowned = self._registers[:], self._pending[:], self._unowned[:]
+        twin._pending, twin._unowned = self._pending[:], self._unowned[:]
         return twin
 
     def push(self, token: int) -> Face | None:
         """Takes the next token; returns the face that it completes, or None."""
         index = self.length
         self.length = index + 1
-        kind = self._kinds[token] if 0 <= token <= self.levels.eos else None
+        kind = self._kinds[token] if 0 <= token <= BPT.eos else None
         if kind is None or kind == NOTHING:
             self.skipped += kind is None
             self._lost.append(index)
             return None
-        registers = self._registers
-        if kind == len(registers) + 1:  # special: opens a patch
+        if kind == SPECIAL:
             self._lost += self._unowned
-            registers[0] = self._amounts[token]
+            self._block = self._amounts[token]
             self._pending, self._unowned = [index], [index]
             self._centre = self._previous = None
             self._patch += 1
             return None
         self._pending.append(index)
         self._unowned.append(index)
-        if kind < len(registers):
-            registers[kind] = self._amounts[token]
+        if kind == BLOCK:
+            self._block = self._amounts[token]
             return None
-        vertex = (sum(registers) + self._amounts[token], tuple(self._pending))
+        vertex = (self._block + self._amounts[token], tuple(self._pending))
         self._pending = []
         if self._centre is None:
             self._centre = vertex
@@ -419,7 +387,7 @@ class TokenParser:
         return self.faces[before:]
 
     def dangling(self) -> list[int]:
-        """Indices of the tokens without a face so far: of patches without a face, of an incomplete vertex, skipped, BOS and EOS."""
+        """Indices of the tokens without a face so far: of patches without a face, of an incomplete vertex, skipped and EOS."""
         return sorted(self._lost + self._unowned)
 
     def triangles(self, start: int = 0) -> np.ndarray:
@@ -427,9 +395,9 @@ class TokenParser:
         return np.array([face.vertices for face in self.faces[start:]], np.int64).reshape(-1, 3, 3)
 
 
-def parse(tokens: Iterable[int], levels: TokenLevels = BPT) -> TokenParser:
+def parse(tokens: Iterable[int]) -> TokenParser:
     """A parser that has read all tokens."""
-    parser = TokenParser(levels)
+    parser = TokenParser()
     parser.extend(tokens)
     return parser
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from engine.errors import NotSupported
-from engine.mesh.bpt_tokens import BPT, Cell, TokenLevels, clean, patches
+from engine.mesh.bpt_tokens import BPT, Cell, clean, patches
 
 REACH = 4  # cells: the gain of an offset falls to 0 over this distance from the expected cell
 SAME = 6  # cells: a vertex within this distance is taken for the expected one
@@ -66,17 +66,15 @@ class Guide:
     strength        : nats that an expected token gains
     """
 
-    def __init__(self, vertices: np.ndarray, faces: np.ndarray, strength: float, levels: TokenLevels = BPT):
-        if levels.depth != 2:
-            raise NotSupported(f"A guide reads the blocks and offsets of bpt, which {levels.name} does not have.")
-        cells = np.clip(np.floor((np.asarray(vertices) + 1) / 2 * levels.cells), 0, levels.cells - 1).astype(np.int64)
-        cells, faces = clean(cells, faces, levels)
+    def __init__(self, vertices: np.ndarray, faces: np.ndarray, strength: float):
+        cells = np.clip(np.floor((np.asarray(vertices) + 1) / 2 * BPT.cells), 0, BPT.cells - 1).astype(np.int64)
+        cells, faces = clean(cells, faces)
         corners: list[Cell] = [tuple(cell) for cell in cells.tolist()]
         self.fans: list[Fan] = [tuple(corners[i] for i in fan) for fan in patches(faces, len(cells))]
         if not self.fans:
             raise NotSupported("The points span no surface that could guide the mesh. Set the guide to 0.")
-        self._blocks, self._side = levels.per_axis
-        self._offsets, self._special, self._end, self._vocabulary = levels.first[1], levels.special, levels.eos, levels.vocabulary
+        self._blocks, self._side = BPT.per_axis
+        self._offsets, self._special, self._end, self._vocabulary = BPT.first[1], BPT.special, BPT.eos, BPT.vocabulary
         self._strength = strength
         digits = np.stack(np.unravel_index(np.arange(self._side**3), (self._side,) * 3)).astype(np.int8)
         distances = abs(digits[:, :, None] - digits[:, None]).max(0)  # in cells, of all pairs of offsets

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.mesh.bpt_tokens import NOTHING, TokenLevels, sort_keys
+from engine.mesh.bpt_tokens import NOTHING, OFFSET, SPECIAL, TokenLevels, sort_keys
 
 STEPS = 2  # number of steps that must agree
 
@@ -49,12 +49,11 @@ SYMMETRIES = [Symmetry(*each) for each in product((False, True), repeat=3)][1:]
 class NextVertices:
     """The surface that committed tokens spell, and its likely continuation. A vertex is a packed cell, x << 20 | y << 10 | z.
 
-    levels : spelling of a cell, by a block and an offset (two levels)
+    levels : spelling of a cell
     symmetric : use the rule of symmetry
     """
 
     def __init__(self, levels: TokenLevels, symmetric: bool = True):
-        assert levels.depth == 2, f"vertices of {levels.name} have {levels.depth} ids"
         self.levels, self._symmetries = levels, SYMMETRIES if symmetric else ()
         self.open_into: dict[int, set[int]] = {}  # r -> all x whose edge x -> r has no other face yet
         self._faces: dict[int, dict[int, int]] = {}  # a -> b -> c of the faces (a, b, c), each from all its corners
@@ -72,10 +71,10 @@ class NextVertices:
         """Appends committed tokens. Ids outside the vocabulary change nothing, as in the parser."""
         for token in tokens:
             kind = self.levels.kind_list[token] if token < self.levels.vocabulary else NOTHING
-            if kind == 1:
+            if kind == OFFSET:
                 self._complete(self.levels.amounts[token])
             elif kind >= 0:
-                self._waiting = self.levels.amounts[token], kind == 2
+                self._waiting = self.levels.amounts[token], kind == SPECIAL
 
     def _complete(self, offset: int) -> None:
         """Takes the offset that completes a vertex."""
@@ -178,8 +177,8 @@ class NextVertices:
         if vertex < 0 or max(cell) >= levels.cells:
             return None
         coarse = fine = 0
-        for axis in levels.axes:
-            coarse, fine = coarse * blocks + cell[axis] // offsets, fine * offsets + cell[axis] % offsets
+        for digit in cell:
+            coarse, fine = coarse * blocks + digit // offsets, fine * offsets + digit % offsets
         fine += levels.first[1]
         block = self._block(vertex)
         if waiting is not None:

@@ -28,7 +28,7 @@ ROW_END = -2  # the input id of the forced token after each row of the grid
 START = -1  # the input id of the prompt
 HEADS = 4  # of the drafter
 REACH = 3  # of the row and column heads
-LEVELS = TokenLevels("toy", (1, 1))  # its ids 0, 1 and 2 also spell vertices, all in the one cell there is
+LEVELS = TokenLevels((1, 1))  # its ids 0, 1 and 2 also spell vertices, all in the one cell there is
 
 
 class Toy(Backbone):

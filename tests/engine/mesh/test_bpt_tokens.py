@@ -11,12 +11,10 @@ import pytest
 import torch
 import trimesh
 
-from engine.errors import BadPrompt, NotSupported
+from engine.errors import BadPrompt
 from engine.mesh.bpt_grammar import BPTGrammar
 from engine.mesh.bpt_tokens import (
     BPT,
-    DEEPMESH,
-    TokenLevels,
     TokenParser,
     clean,
     dequantize,
@@ -64,16 +62,16 @@ def unoriented_faces(cells: np.ndarray, faces: np.ndarray) -> Counter:
     return Counter(tuple(sorted(tuple(cells[i].tolist()) for i in face)) for face in np.asarray(faces).tolist())
 
 
-def parse_faces(tokens: np.ndarray, levels: TokenLevels = BPT) -> tuple[np.ndarray, np.ndarray]:
+def parse_faces(tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """All parsed faces as a soup: cells [3F, 3] and faces [F, 3]."""
-    soup = parse(tokens, levels).triangles().reshape(-1, 3)
+    soup = parse(tokens).triangles().reshape(-1, 3)
     return soup, np.arange(len(soup)).reshape(-1, 3)
 
 
-def primitive(name: str, levels: TokenLevels = BPT) -> tuple[np.ndarray, np.ndarray]:
+def primitive(name: str) -> tuple[np.ndarray, np.ndarray]:
     """A primitive, quantised and clean."""
     mesh = PRIMITIVES[name][0]()
-    return clean(quantize(mesh.vertices, levels)[0], mesh.faces, levels)
+    return clean(quantize(mesh.vertices)[0], mesh.faces)
 
 
 def random_mesh(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -86,15 +84,11 @@ def random_mesh(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_ids():
-    assert (BPT.first, BPT.special, BPT.bos, BPT.eos, BPT.vocabulary, BPT.cells) == ((0, 512), 4608, None, 5120, 5121, 128)
-    assert DEEPMESH.first == (0, 64, 576)
-    assert (DEEPMESH.special, DEEPMESH.bos, DEEPMESH.eos, DEEPMESH.vocabulary, DEEPMESH.cells) == (4672, 4736, 4737, 4738, 512)
+    assert (BPT.first, BPT.special, BPT.eos, BPT.vocabulary, BPT.cells) == ((0, 512), 4608, 5120, 5121, 128)
 
 
 def test_a_vertex_is_spelled_as_block_and_offset():
     assert BPT.spell(np.array([[17, 5, 127]])).tolist() == [[1 * 64 + 0 * 8 + 7, 512 + 1 * 256 + 5 * 16 + 15]]
-    # DeepMesh: z is the first digit; 300 = 2 * 128 + 2 * 16 + 12
-    assert DEEPMESH.spell(np.array([[0, 0, 300]])).tolist() == [[2 * 16, 64 + 2 * 64, 576 + 12 * 256]]
 
 
 # --- quantisation and order -------------------------------------------------------------------------------------------
@@ -148,18 +142,14 @@ def test_clean_is_canonical():
 # --- serialisation ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("levels", [BPT, DEEPMESH], ids=lambda levels: levels.name)
 @pytest.mark.parametrize("name", PRIMITIVES)
-def test_primitives_have_the_published_number_of_tokens_and_come_back_exactly(name, levels):
-    vertices, faces = primitive(name, levels)
-    tokens = serialize(vertices, faces, levels)
-    if levels is BPT:
-        assert (len(tokens), len(patches(faces, len(vertices)))) == PRIMITIVES[name][1:]
-    else:
-        assert tokens.max() < DEEPMESH.bos
-        assert parse([DEEPMESH.bos, *tokens, DEEPMESH.eos], DEEPMESH).dangling() == [0, len(tokens) + 1]
-    assert oriented_faces(*parse_faces(tokens, levels)) == oriented_faces(vertices, faces)
-    again = clean(*mesh_of(parse(tokens, levels).faces), levels)
+def test_primitives_have_the_published_number_of_tokens_and_come_back_exactly(name):
+    vertices, faces = primitive(name)
+    tokens = serialize(vertices, faces)
+    assert (len(tokens), len(patches(faces, len(vertices)))) == PRIMITIVES[name][1:]
+    assert parse([*tokens, EOS]).dangling() == [len(tokens)]
+    assert oriented_faces(*parse_faces(tokens)) == oriented_faces(vertices, faces)
+    again = clean(*mesh_of(parse(tokens).faces))
     assert np.array_equal(again[0], vertices) and np.array_equal(again[1], faces)
 
 
@@ -262,57 +252,50 @@ def test_malformed_sequences_mean_what_the_published_decoder_makes_of_them():
     assert len(mesh_of(repeated.faces)[1]) == 1
 
 
-def split_and_read(tokens: list[int], levels: TokenLevels) -> list:
-    """A batch decoder: splits before every special id, then reads each patch; registers continue from patch to patch."""
-    registers = [(0, 0, 0)] * (levels.depth - 1)
+def split_and_read(tokens: list[int]) -> list:
+    """A batch decoder: splits before every special id, then reads each patch; the block continues from patch to patch."""
+    block = np.zeros(3, int)
     soup = []
-    starts = [0] + [i for i, t in enumerate(tokens) if levels.special <= t < levels.special + levels.per_axis[0] ** 3] + [len(tokens)]
+    starts = [0] + [i for i, t in enumerate(tokens) if S <= t < EOS] + [len(tokens)]
     for start, stop in itertools.pairwise(starts):
         points = []
         for token in tokens[start:stop]:
-            if not 0 <= token < levels.special + levels.per_axis[0] ** 3:
+            if not 0 <= token < EOS:
                 continue
-            plain = token - levels.special if token >= levels.special else token
-            level = max(i for i, first in enumerate(levels.first) if plain >= first)
-            n = levels.per_axis[level]
-            width = levels.cells // int(np.prod(levels.per_axis[: level + 1]))
-            digits = np.unravel_index(plain - levels.first[level], (n, n, n))
-            place = np.zeros(3, int)
-            place[list(levels.axes)] = np.array(digits) * width
-            if level < levels.depth - 1:
-                registers[level] = tuple(place.tolist())
+            plain = token % S
+            if plain < 512:
+                block = 16 * np.array(np.unravel_index(plain, (8, 8, 8)))
             else:
-                points.append((place + np.sum(registers, axis=0)).tolist())
+                points.append((block + np.unravel_index(plain - 512, (16, 16, 16))).tolist())
         soup += [[points[0], a, b] for a, b in itertools.pairwise(points[1:])] if points else []
     return soup
 
 
-def random_tokens(rng: np.random.Generator, levels: TokenLevels) -> list[int]:
+def random_tokens(rng: np.random.Generator) -> list[int]:
     """Random ids, including invalid ones; offsets are frequent, so that there are faces."""
-    top = levels.vocabulary
+    top = BPT.vocabulary
     kinds = rng.integers(0, 10, rng.integers(0, 60))
     return [
         int(
-            rng.integers(levels.first[-1], levels.special) if k < 6
-            else rng.integers(0, levels.first[-1]) if k < 8
-            else rng.integers(levels.special, top) if k == 8
+            rng.integers(512, S) if k < 6
+            else rng.integers(0, 512) if k < 8
+            else rng.integers(S, top) if k == 8
             else rng.choice([-1, top, rng.integers(0, top), 10**6])
         )
         for k in kinds
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("levels", [BPT, DEEPMESH], ids=lambda levels: levels.name)
-def test_random_malformed_sequences(levels):
+def test_random_malformed_sequences():
     rng = np.random.default_rng(3)
     for _ in range(2000):
-        tokens = random_tokens(rng, levels)
+        tokens = random_tokens(rng)
         sequence = np.array(tokens, np.int64)
-        parser = parse(sequence, levels)
+        parser = parse(sequence)
         assert sequence.tolist() == tokens
-        assert parser.triangles().tolist() == split_and_read(tokens, levels)
+        assert parser.triangles().tolist() == split_and_read(tokens)
         cut = int(rng.integers(0, len(tokens) + 1))
-        assert parse(tokens[:cut], levels).faces == parser.faces[: len(parse(tokens[:cut], levels).faces)]
+        assert parse(tokens[:cut]).faces == parser.faces[: len(parse(tokens[:cut]).faces)]
         owned = [i for face in parser.faces for i in face.owned]
         assert sorted(owned + parser.dangling()) == list(range(len(tokens)))
         for face in parser.faces:
@@ -335,7 +318,7 @@ def test_every_token_of_a_mesh_is_owned_by_one_face():
     # The tokens of a corner spell it, given the block before.
     for face in parser.faces:
         for cell, indices in zip(face.vertices, face.tokens):
-            assert parser.levels.spell(np.array([cell]))[0, -1] == serialize(*primitive("torus 16x8"))[indices[-1]]
+            assert BPT.spell(np.array([cell]))[0, -1] == serialize(*primitive("torus 16x8"))[indices[-1]]
 
 
 def test_a_copy_shows_ghosts_and_leaves_the_parser_alone():
@@ -464,17 +447,12 @@ def test_the_states_follow_the_parser_through_anything():
     rng = np.random.default_rng(8)
     grammar = BPTGrammar(budget=10**6)
     for _ in range(300):
-        tokens = [t for t in random_tokens(rng, BPT) if t != EOS]
+        tokens = [t for t in random_tokens(rng) if t != EOS]
         state, parser = grammar.start, TokenParser()
         for token in tokens:
             state = grammar.next(state, token)
             parser.push(token)
         assert state >> 4 == len(parser.faces)
-
-
-def test_deepmesh_has_no_grammar():
-    with pytest.raises(NotSupported, match="deepmesh"):
-        BPTGrammar(DEEPMESH)
 
 
 @pytest.mark.parametrize("budget", [None, 1, 3])

@@ -8,7 +8,7 @@ import torch
 
 from engine.errors import NotSupported
 from engine.mesh.bpt_grammar import BPTGrammar
-from engine.mesh.bpt_tokens import BPT, DEEPMESH, clean, mesh_of, parse, serialize
+from engine.mesh.bpt_tokens import BPT, clean, mesh_of, parse, serialize
 from engine.mesh.guide import SAME, Guide
 from tests.engine.backbones.tiny import octahedron
 
@@ -27,7 +27,7 @@ def own_tokens(mesh: tuple[np.ndarray, np.ndarray]) -> list[int]:
 
 def followed(guide: Guide, begin: list[int], longest: int = 300) -> list[int]:
     """Tokens that begin so and then are the ones that the guide favours most, under the grammar."""
-    grammar, tokens = BPTGrammar(BPT, canonical=True), list(begin)
+    grammar, tokens = BPTGrammar(canonical=True), list(begin)
     state, allowed = guide.start, grammar.walk(begin)
     for token in begin:
         state = guide.next(state, token)
@@ -81,8 +81,6 @@ def test_a_vertex_far_from_the_expected_one_ends_the_patch() -> None:
     assert gain == sorted(gain) and gain[-1] > gain[0], "the longer the model writes without a patch of the guide, the more it gains"
 
 
-def test_a_guide_needs_a_mesh_and_bpt() -> None:
+def test_a_guide_needs_a_mesh() -> None:
     with pytest.raises(NotSupported, match="no surface that could guide"):
         Guide(np.zeros((3, 3)), np.array([[0, 1, 2]]), 10.0)
-    with pytest.raises(NotSupported, match="deepmesh does not have"):
-        Guide(*octahedron(), 10.0, DEEPMESH)

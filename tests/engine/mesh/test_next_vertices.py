@@ -101,7 +101,7 @@ def test_nothing_is_drafted_outside_of_the_grid() -> None:
 
 def test_drafts_are_mostly_right_on_held_out_shapes_and_always_grammatical() -> None:
     drafted = right = 0
-    grammar = BPTGrammar(BPT, canonical=True)
+    grammar = BPTGrammar(canonical=True)
     for shape in held_out_shapes(24, "boxes"):
         tokens = tokenize(shape.vertices, shape.faces)[0].tolist()
         a, b = count_right(tokens, 6)
@@ -121,6 +121,6 @@ def test_drafts_are_mostly_right_on_held_out_shapes_and_always_grammatical() -> 
 
 
 def test_ids_of_another_vocabulary_change_nothing() -> None:
-    vertices = NextVertices(TokenLevels("one cell", (1, 1)))
+    vertices = NextVertices(TokenLevels((1, 1)))
     vertices.add([1, 7, 1, 1, 9, 1, 1])
     assert vertices.continuation(2) == [1]  # the same cell, again; what follows that is not known yet

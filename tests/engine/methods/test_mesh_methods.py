@@ -51,7 +51,7 @@ def test_every_mesh_obeys_the_grammar_and_its_budget(accept: str) -> None:
         done = run("xspecmesh", seed, size=9, accept=accept, accept_probability=0.05)
         ended = done.tokens[-1] == BPT.eos
         assert ended or len(done.tokens) == 96
-        grammar = BPTGrammar(BPT, canonical=True, budget=9)
+        grammar = BPTGrammar(canonical=True, budget=9)
         assert not ended or grammar.accepts(done.tokens)
         assert len(done.result().parser.faces) <= 9
         assert done.positions == list(range(len(done.tokens)))

@@ -41,7 +41,7 @@ def test_a_batch_is_a_function_of_its_step_and_little_of_it_is_padding() -> None
     assert tokens.mean() < 0.25
     points, targets, tokens, _ = one.batch(3)
     assert points.shape == (8, lowpoly.POINTS, 6) and points[..., :3].abs().max() < 1.1
-    grammar = BPTGrammar(BPT, canonical=True)
+    grammar = BPTGrammar(canonical=True)
     for row, target in zip(tokens, targets.tolist(), strict=True):
         real = row[row != PAD].tolist()
         assert grammar.accepts(real)
