@@ -294,14 +294,12 @@ class Face(NamedTuple):
     vertices   : three cells (x, y, z): centre, previous ring vertex, new ring vertex
     tokens     : the indices of the tokens of each corner
     owned      : the indices of the tokens whose colour this face shows; every token has at most one owner
-    patch      : the number of its patch
     degenerate : True if two corners are the same cell; listed here, dropped in `mesh_of`
     """
 
     vertices: tuple[Cell, Cell, Cell]
     tokens: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
     owned: tuple[int, ...]
-    patch: int
     degenerate: bool
 
 
@@ -323,7 +321,6 @@ class TokenParser:
         self._pending: list[int] = []  # tokens of the incomplete vertex
         self._unowned: list[int] = []  # tokens of this patch that have no face yet
         self._lost: list[int] = []  # tokens that will never have a face
-        self._patch = -1
 
     def copy(self) -> TokenParser:
         """A parser that continues from here with an empty list of faces: for faces of a draft that may never be committed.
@@ -350,7 +347,6 @@ class TokenParser:
             self._block = self._amounts[token]
             self._pending, self._unowned = [index], [index]
             self._centre = self._previous = None
-            self._patch += 1
             return None
         self._pending.append(index)
         self._unowned.append(index)
@@ -361,7 +357,6 @@ class TokenParser:
         self._pending = []
         if self._centre is None:
             self._centre = vertex
-            self._patch += self._patch < 0  # the first patch has no special id
             return None
         previous, self._previous = self._previous, vertex
         if previous is None:
@@ -372,7 +367,6 @@ class TokenParser:
             ((a >> 20, a >> 10 & 1023, a & 1023), (b >> 20, b >> 10 & 1023, b & 1023), (c >> 20, c >> 10 & 1023, c & 1023)),
             (self._centre[1], previous[1], vertex[1]),
             tuple(self._unowned),
-            self._patch,
             a == b or b == c or c == a,
         )
         self._unowned = []

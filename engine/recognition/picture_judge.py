@@ -31,13 +31,12 @@ COLOURS = ("", *FIRST_HUES)  # "" = the font's own
 
 @dataclass(frozen=True)
 class DetectedObject:
-    """A detected object: its centre in lattice cells (row, column) and the judge's confidence, 0..1."""
+    """A detected object: its centre in lattice cells (row, column)."""
 
     name: str
     colour: str
     row: int
     column: int
-    confidence: float
 
 
 @dataclass(frozen=True)
@@ -143,7 +142,7 @@ class Judge(nn.Module):
         detected: list[list[DetectedObject]] = [[] for _ in pictures]
         for b, row, column in (peaks & (chances > 0.5)).nonzero().tolist():
             at = b, row, column
-            detected[b].append(DetectedObject(self.names[kinds.indices[at]], COLOURS[hues[at]], row, column, chances[at].item()))
+            detected[b].append(DetectedObject(self.names[kinds.indices[at]], COLOURS[hues[at]], row, column))
         known = backgrounds()
         return [PictureReading(tuple(f), known[i]) for f, i in zip(detected, logits.backgrounds.argmax(-1).tolist(), strict=True)]
 

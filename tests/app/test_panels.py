@@ -197,7 +197,7 @@ def test_only_a_picture_with_the_requested_objects_is_cheered(count, lost, headl
 
 
 def test_objects_of_a_picture_are_counted():
-    reading = PictureReading(tuple(DetectedObject(name, "", 1, 1, 0.9) for name in ("cat", "cat", "dog", "sun")), "blue")
+    reading = PictureReading(tuple(DetectedObject(name, "", 1, 1) for name in ("cat", "cat", "dog", "sun")), "blue")
     assert count_objects(reading, {"cat": 2, "dog": 1, "sun": 1}) == ObjectCount(4, 4, 0)
     assert count_objects(reading, {"cat": 3, "fox": 1}) == ObjectCount(4, 2, 2)
     assert count_objects(reading, {"cat": 0, "dog": 1, "sun": 1}).matches and not count_objects(reading, {"fox": 0}).matches

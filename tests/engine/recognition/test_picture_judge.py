@@ -20,7 +20,7 @@ def scene(groups: tuple[ObjectGroup, ...], relation: str = "", background: str =
 
 
 def detection(name: str, row: int = 8, column: int = 8, colour: str = "") -> DetectedObject:
-    return DetectedObject(name, colour, row, column, 0.9)
+    return DetectedObject(name, colour, row, column)
 
 
 def test_a_right_reading_has_no_fault() -> None:
