@@ -134,15 +134,12 @@ def on_several_cards(device: str | torch.device, needed: int) -> str:
     )
 
 
-def check_host(name: str, size: Size, device: str | torch.device, dtype: str, weights: str = FULL, room: int | None = None) -> None:
-    """Raises TooLittleMemory if this machine's memory cannot hold a model whose files are read as a whole before they are compressed or
-    moved to the device.
-
-    room : free bytes of the machine (default: measured; where they are unknown, nothing is refused)
-    """
+def check_host(name: str, size: Size, device: str | torch.device, dtype: str, weights: str = FULL) -> None:
+    """Raises TooLittleMemory if this machine's free memory, where it is known, cannot hold a model whose files are read as a whole before
+    they are compressed or moved to the device."""
     if weights == FULL and torch.device(device).type == "cpu":
         return  # `check` has counted them
-    wanted, here = size.parameters * BYTES[dtype], free("cpu") if room is None else room
+    wanted, here = size.parameters * BYTES[dtype], free("cpu")
     if here is not None and wanted > here:
         step = "moved to the device" if weights == FULL else "compressed"
         raise TooLittleMemory(

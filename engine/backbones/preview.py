@@ -40,14 +40,14 @@ class Preview:
 
 
 @torch.inference_mode()
-def fit_preview(decode: Callable[[Tensor], Tensor], codebook: Tensor, factor: int, seed: int = 0) -> Preview:
+def fit_preview(decode: Callable[[Tensor], Tensor], codebook: Tensor, factor: int) -> Preview:
     """The linear map that approximates a decoder best.
 
     decode   : codes int64 [rows, columns] -> picture [rows * factor, columns * factor, 3]
     codebook : float32 [V, D], the vector of each code
     """
     vocabulary, width = codebook.shape
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     pictures = -(-max(256, PER_NUMBER * width) // SIDE**2)
     alike = 2 if width <= FEW else 1
     codes = torch.randint(vocabulary, (pictures, SIDE // alike, SIDE // alike), generator=generator).to(codebook.device)

@@ -70,9 +70,8 @@ class CloudNetwork(nn.Module):
         return self.answer(F.gelu(self.second(F.gelu(self.first(x)))))
 
 
-def subsample(points: np.ndarray, seed: int = 0) -> Tensor:
-    """A random sample of a cloud [N, 6], float32 [POINTS, 6], the same for the same seed; points repeat if there are fewer."""
-    random = np.random.default_rng(seed)
+def subsample(points: np.ndarray) -> Tensor:
+    """A random sample of a cloud [N, 6], float32 [POINTS, 6], the same in every call; points repeat if there are fewer."""
     have = len(points)
-    chosen = random.permutation(have)[:POINTS] if have >= POINTS else np.arange(POINTS) % have
+    chosen = np.random.default_rng(0).permutation(have)[:POINTS] if have >= POINTS else np.arange(POINTS) % have
     return torch.from_numpy(np.asarray(points, np.float32)[chosen])

@@ -47,9 +47,9 @@ def orientations(clouds: Tensor, quarters: range | Sequence[int] = range(4)) -> 
     return torch.cat([torch.einsum("bnj,aqij->baqni", part, turns) for part in (clouds[..., :3], clouds[..., 3:])], -1)
 
 
-def scores(network: CloudNetwork, clouds: Tensor, quarters: range | Sequence[int] = range(4)) -> Tensor:
+def scores(network: CloudNetwork, clouds: Tensor) -> Tensor:
     """Logits [B, 6] that each of AXES is up, for clouds [B, N, 6]."""
-    standing = orientations(clouds, quarters)
+    standing = orientations(clouds)
     return network(standing.flatten(0, 2)).view(standing.shape[:3]).mean(2)
 
 
