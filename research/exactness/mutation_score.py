@@ -25,7 +25,7 @@ from research.exactness.line_mutants import LineMutant, line_mutants
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("decoding", "kernels", "methods", "transformers", "verify")
 MOST = 1000  # mutants of a sample
-SECONDS = 60  # of processor time for a mutant's claims and tests, at most
+SECONDS = 300  # of processor time for a mutant's claims and tests, at most
 COPIED = ("app", "engine", "research", "tests", "launch.py", "pyproject.toml", "constraints.txt")
 LINKED = ("assets", "docs", "README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md")
 
