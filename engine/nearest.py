@@ -37,14 +37,13 @@ class TriedSeed:
 
 
 def try_seeds(backbone: Lowpoly, prompt: Prompt, count: int) -> list[TriedSeed]:
-    """Tries `count` seeds from the prompt's seed on. Raises BadPrompt for too few points, an impossible budget, or no such seeds."""
+    """Decodes `count` seeds from the prompt's seed on, plainly and together, and compares each mesh with its points.
+
+    Raises BadPrompt for too few points, an impossible budget, or no such seeds.
+    """
     if prompt.seed + count > SEEDS:
         raise BadPrompt(f"There are no {count} seeds from {prompt.seed} on. Choose a smaller --seed.")
-    return decode_and_compare([replace(prompt, seed=prompt.seed + i) for i in range(count)], backbone)
-
-
-def decode_and_compare(prompts: Sequence[Prompt], backbone: Lowpoly) -> list[TriedSeed]:
-    """Decodes prompts plainly and together, and compares each mesh with the prompt's points."""
+    prompts = [replace(prompt, seed=prompt.seed + i) for i in range(count)]
     tokens = decode_together(backbone, prompts)
     meshes = [backbone.render(each, list(range(len(each))), True) for each in tokens]
     return [TriedSeed(p.seed, m, distance((m.vertices, m.faces), p.points.numpy())) for p, m in zip(prompts, meshes, strict=True)]

@@ -1,6 +1,6 @@
-"""Pictures of a finished race of meshes: thumbnails, the race as GIF and MP4, and a turntable.
+"""Pictures of meshes: of a growing one, and of a finished race as GIF and MP4, with a turntable.
 
-engine/mesh/picture.py draws them off screen in one process of low priority.
+engine/mesh/picture.py draws the latter off screen in one process of low priority.
 """
 
 from __future__ import annotations
@@ -16,22 +16,46 @@ from PIL import Image
 from app.live.boards.mesh import MeshBoard
 from app.runs import race_files
 from app.runs.race_files import FAST, PLAIN, Colours, heading_of, sheet_at, step_count_at, times, write_film, write_frames
-from engine.mesh.bpt_tokens import BPT
+from engine.mesh.bpt_tokens import BPT, dequantize
 from engine.mesh.picture import View, pictures
 from engine.mesh.rotation import rotation
+from engine.mesh.sketch import Sketch
+from engine.run import Run
 
 SIDE = 288  # pixels
 PATIENCE = 300.0  # seconds: nobody waits for these pictures, and a busy machine gives them little time
 FRAMES = 20  # of a race
 TURNS = 30  # of a turntable
 CLAY = (201, 211, 224)
+BEHIND = "#e9edf2"  # colour behind the picture of a growing mesh
+
+
+class SketchedMesh(MeshBoard):
+    """A growing mesh with its picture."""
+
+    def __init__(self, run: Run):
+        super().__init__(run)
+        self._sketch, self._drawn = Sketch(run.prompt.points.cpu().numpy()), 0
+
+    def picture(self) -> np.ndarray:
+        """uint8 [H, W, 4]: the faces so far, and opacity."""
+        faces = self.faces
+        self._sketch.add(dequantize(faces[self._drawn :]))
+        self._drawn = len(faces)
+        return self._sketch.picture()
+
+    def final(self) -> np.ndarray:
+        """uint8 [H, W, 3]: the picture for the file."""
+        mesh = Image.fromarray(self.picture())
+        behind = Image.new("RGB", mesh.size, BEHIND)
+        behind.paste(mesh, mask=mesh)
+        return np.asarray(behind)
 
 
 @dataclass(frozen=True)
 class RaceFrames:
-    """thumbnails : uint8 [SIDE, SIDE, 3] per board; race : frames [FRAMES][boards]; turns : frames of the accelerated mesh"""
+    """uint8 [SIDE, SIDE, 3] each. race : frames [FRAMES][boards]; turns : frames of the accelerated mesh"""
 
-    thumbnails: list[np.ndarray]
     race: list[list[np.ndarray]]
     turns: list[np.ndarray]
 
@@ -43,13 +67,12 @@ def draw_race(
 
     boards : the right one first; colours : of each board's newest faces; turns : with the turntable; wanted : once False, raises Unwanted
     """
-    whole = [view_after(board, len(board.run.steps), None) for board in boards]
     race = [view_after(board, step_count_at(board, now), colour) for now in times(boards, FRAMES) for board, colour in zip(boards, colours)]
-    around = [rotate(whole[0], 360.0 * number / TURNS) for number in range(TURNS if turns else 0)]
-    images = pictures([*whole, *race, *around], SIDE, PATIENCE, behind=True, wanted=wanted)
-    first, last = len(whole), len(whole) + len(race)
-    frames = [images[at : at + len(boards)] for at in range(first, last, len(boards))]
-    return RaceFrames(images[:first], frames, images[last:])
+    whole = view_after(boards[0], len(boards[0].run.steps), None)
+    around = [rotate(whole, 360.0 * number / TURNS) for number in range(TURNS if turns else 0)]
+    images = pictures([*race, *around], SIDE, PATIENCE, behind=True, wanted=wanted)
+    frames = [images[at : at + len(boards)] for at in range(0, len(race), len(boards))]
+    return RaceFrames(frames, images[len(race) :])
 
 
 def view_after(board: MeshBoard, steps: int, colour: tuple[int, int, int] | None) -> View:

@@ -119,9 +119,3 @@ def sheet(rows: Sequence[Sequence[np.ndarray]], titles: Sequence[Sequence[str]] 
             if below and r < len(titles) and c < len(titles[r]):
                 pen.text((x + size / 2, y + size + below / 2), titles[r][c], fill=EDGE, font=font, anchor="mm")
     return np.asarray(table)
-
-
-def contact_sheet(rows: Sequence[Sequence[View]], size: int = SIZE) -> np.ndarray:
-    """A table of views with their titles, for instance each input's points next to its results; raises NotSupported."""
-    flat = iter(pictures([view for row in rows for view in row], size))
-    return sheet([[next(flat) for _ in row] for row in rows], [[view.title for view in row] for row in rows])

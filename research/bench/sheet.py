@@ -10,7 +10,8 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from engine.errors import BadOutput
-from engine.mesh.picture import View, contact_sheet
+from engine.mesh import picture
+from engine.mesh.picture import View
 from research.bench.rows import check_file
 
 COLUMNS, CELL, TEXT, GAP = 6, 192, 46, 14
@@ -23,9 +24,9 @@ def pictures(results: Sequence[np.ndarray], texts: Sequence[str]) -> Image.Image
     rows = -(-len(results) // COLUMNS)
     sheet = Image.new("RGB", (COLUMNS * (CELL + GAP) + GAP, rows * (CELL + TEXT + GAP) + GAP), (16, 20, 26))
     pen, font = ImageDraw.Draw(sheet), ImageFont.load_default(13)
-    for i, (picture, text) in enumerate(zip(results, texts, strict=True)):
+    for i, (result, text) in enumerate(zip(results, texts, strict=True)):
         x, y = GAP + i % COLUMNS * (CELL + GAP), GAP + i // COLUMNS * (CELL + TEXT + GAP)
-        sheet.paste(Image.fromarray(picture).resize((CELL, CELL), Image.LANCZOS), (x, y))
+        sheet.paste(Image.fromarray(result).resize((CELL, CELL), Image.LANCZOS), (x, y))
         pen.multiline_text((x, y + CELL + 4), "\n".join(textwrap.wrap(text, 30)[:3]), (206, 214, 224), font, spacing=1)
     return sheet
 
@@ -35,7 +36,9 @@ def meshes(inputs: Sequence[tuple[str, np.ndarray]], results: Sequence[tuple[np.
     views = []
     for (name, points), (vertices, faces) in zip(inputs, results, strict=True):
         views += [View(points[:CLOUD_POINTS], title=f"{name[:24]}: input"), View(vertices, faces, title=f"{len(faces)} faces")]
-    return Image.fromarray(contact_sheet([views[i : i + 2 * PAIRS] for i in range(0, len(views), 2 * PAIRS)], CELL))
+    lines = [views[i : i + 2 * PAIRS] for i in range(0, len(views), 2 * PAIRS)]
+    drawn, titles = iter(picture.pictures(views, CELL)), [[view.title for view in line] for line in lines]
+    return Image.fromarray(picture.sheet([[next(drawn) for _ in line] for line in lines], titles))
 
 
 def check_sheet(path: Path | None) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from app.live.boards.mesh import MeshBoard
 from app.live.boards.picture import Board
 from app.requests import meshes
+from app.runs.mesh_pictures import SketchedMesh
 from engine.core import Prompt, Sampling
 from engine.mesh.read import read
 from engine.methods import find
@@ -38,7 +38,7 @@ def mesh_run(low: Any, name: str, seed: int = 7, size: int | None = 8, **knobs: 
 
 def board_of(run: Run, steps: int | None = None, seconds: float | None = None) -> Any:
     """Board of a run after some steps, or at its end. seconds : recorded time of every step, so that times map to steps"""
-    board = (MeshBoard if run.prompt.points is not None else Board)(run)
+    board = (SketchedMesh if run.prompt.points is not None else Board)(run)
     for step in run:
         step.seconds = step.seconds if seconds is None else seconds
         board.add(step)

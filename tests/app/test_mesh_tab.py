@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from types import SimpleNamespace
 
 import gradio as gr
@@ -21,12 +20,11 @@ from app.requests.sides import start_values
 from app.runs.mesh_files import write_files
 from app.server import studio
 from app.shared import StudioState
-from app.ui import knobs as knob_panel
 from app.ui import mesh_side
 from app.ui.method_menu import choices
 from app.ui.panels import clouds, verdict
 from app.ui.tab_context import TabContext
-from app.ui.tabs import mesh_input, mesh_seeds, mesh_tab, quality_table
+from app.ui.tabs import mesh_input, mesh_tab, quality_table
 from app.ui.tabs.race import RaceTab
 from engine.backbones.lowpoly import Mesh
 from engine.core import Prompt
@@ -34,11 +32,10 @@ from engine.errors import MissingWeights
 from engine.mesh.bpt_tokens import BPT
 from engine.mesh.read import read
 from engine.methods import find
-from engine.nearest import TriedSeed
 from engine.run import generate
 from engine.tuning.prepare import to_stderr_once
 from tests.app.boards import CHAIR, board_of, mesh_run
-from tests.app.race_page import FACES, VIEW, RacePage, finish, move, take
+from tests.app.race_page import FACES, VIEW, RacePage, finish, move
 
 # ---------------------------------------------------------------- what is said
 
@@ -221,29 +218,6 @@ def test_examples_are_small_clouds_with_normals_that_point_up(tmp_path):
         assert 300 < len(dots) <= clouds.DOTS and dots[:, :2].max() < clouds.SIDE
 
 
-# ---------------------------------------------------------------- the best of several seeds
-
-
-def tried_seed(seed: int, chamfer: float | None) -> TriedSeed:
-    """A seed with the distance of its mesh."""
-    return TriedSeed(seed, SimpleNamespace(), {"chamfer": chamfer})
-
-
-def test_what_is_said_of_seeds_names_the_nearest_and_the_middle_one():
-    sentence = mesh_seeds.best_of([tried_seed(7, 4.0), tried_seed(8, None), tried_seed(9, 1.0)])
-    assert sentence.startswith("Best of seeds 7 to 9: seed 9 (75% closer than a typical one).")
-    assert "most others gave no mesh" in mesh_seeds.best_of([tried_seed(7, None), tried_seed(8, None), tried_seed(9, 1.0)])
-
-
-def test_an_exact_method_makes_the_mesh_of_the_seed_and_keeps_its_other_knobs(low):
-    method, values = start_values("xspecmesh_exact", low.suits)
-    panel = knob_panel.encode("xspecmesh_exact", method.knobs, values | {"depth": 2, "verify": "residual"}) | {"left": {"ar": {}}}
-    exact = mesh_seeds.with_seed("xspecmesh_exact", panel, low)
-    assert exact["values"] == panel["values"] | {"verify": "match seed"} and exact["left"] == {"ar": {}}
-    method, values = start_values("xspecmesh", low.suits)
-    assert mesh_seeds.with_seed("xspecmesh", knob_panel.encode("xspecmesh", method.knobs, values), low) is None
-
-
 # ---------------------------------------------------------------- in the browser
 
 
@@ -297,24 +271,6 @@ def test_from_an_example_to_a_file_with_the_keyboard(open_mesh, served, tmp_path
     page.click("[data-cloud=table]")  # another input removes everything of the last one
     page.wait_for_function(f"{FACES.format('accelerated')} === 0")
     page.wait_for_selector("#mesh-quality .ft-quality-box", state="hidden")
-
-
-@pytest.mark.browser
-def test_the_best_of_several_seeds_stands_in_the_field_and_is_what_generate_makes(open_mesh, served):
-    page = open_mesh()
-    take(page, "xspecmesh_exact", "mesh-method")
-    move(page, "mesh-settings", "face_budget", 4)
-    page.click("#mesh-best")
-    page.wait_for_selector("#mesh-messages p:has-text('Best of seeds 7 to 14')")
-    seed = int(re.search(r": seed (\d+)", page.inner_text("#mesh-messages p"))[1])
-    assert 7 <= seed <= 14
-    page.wait_for_function("document.querySelector('#mesh-knobs .ft-knob[data-knob=verify] select')?.value === 'match seed'")
-    page.wait_for_function(f"document.querySelector('#mesh-seed input').value === '{seed}'")
-    page.click("#mesh-generate")
-    finish(page, "mesh-")
-    settings = json.loads((served.runs()[-1] / "run.json").read_text())
-    assert settings["seed"] == seed
-    assert page.evaluate(FACES.format("accelerated")) == page.evaluate(FACES.format("plain")) > 0
 
 
 @pytest.mark.browser

@@ -1,4 +1,4 @@
-// Nine pictures that grow together. Draws values from app/ui/panels/grid.py; a grid of two knobs triggers "input".
+// Nine pictures or meshes that grow together. Draws values from app/ui/panels/grid.py; a grid of two knobs triggers "input".
 const box = element.querySelector(".ft-grid"), cells = box.querySelector(".ft-grid-cells");
 const axes = box.querySelector(".ft-grid-axes"), [across, down] = axes.querySelectorAll("select");
 
@@ -9,7 +9,7 @@ function cellOf() {
   button.addEventListener("click", () => {
     const { settings } = props.value.cells[[...cells.children].indexOf(button)];
     if (!settings) return;
-    const lock = document.querySelector("#keep input");
+    const lock = scope.querySelector("[id$='keep'] input");
     if (!lock.checked) lock.click(); // the race must have this seed
     emit("run-settings", settings, scope);
   });
@@ -28,17 +28,16 @@ function draw() {
   if (!v) return;
   box.dataset.state = v.state;
   if (cells.childElementCount !== v.cells.length) cells.replaceChildren(...v.cells.map(cellOf));
-  v.cells.forEach(({ label, seed, picture, tokens, limit, words, settings }, i) => {
+  v.cells.forEach(({ label, seed, picture, words, settings }, i) => {
     const button = cells.children[i], image = button.querySelector("img"), best = i === v.best;
     button.dataset.seed = seed;
     button.dataset.best = best;
-    button.dataset.tokens = tokens;
     button.disabled = !settings;
     if (picture && image.src !== picture) image.src = picture;
     image.hidden = !picture;
     image.alt = "";
     button.querySelector("span > span").textContent = label;
-    button.querySelector("small").textContent = [words || (settings || !limit ? "" : `${Math.round((100 * tokens) / limit)} %`), best ? "best" : ""].filter(Boolean).join(" · ");
+    button.querySelector("small").textContent = words;
   });
   box.querySelector(".ft-grid-hint").textContent = v.hint;
   axes.hidden = v.knobs.length < 2;

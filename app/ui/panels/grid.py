@@ -1,4 +1,4 @@
-"""Nine pictures of one prompt that grow together, in place of both sides of the race; a click races one."""
+"""Nine pictures or meshes that grow together, in place of both sides of the race; a click races one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 
 import gradio as gr
 
-from app.live.boards.picture import Board
 from app.ui.panels import panel
 from app.ui.panels.canvas import data_url
 
@@ -19,7 +18,7 @@ TEMPLATE = """
     </select> down <button type="button" class="ft-instead">Draw</button></p>
 </section>
 """
-HINT = "Click a picture to race it against plain decoding."
+HINT = "Click one to race it against plain decoding."
 
 
 def build(elem_id: str) -> gr.HTML:
@@ -27,17 +26,17 @@ def build(elem_id: str) -> gr.HTML:
     return panel("grid", None, TEMPLATE, elem_id=elem_id)
 
 
-def cell(board: Board, label: str, words: str = "", settings: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Value of one picture. words : what the judge sees in it; settings : of its run, once it has ended"""
-    shown, run = data_url(board.picture(), lossless=False) if board.count else "", board.run
-    picture = {"label": label, "seed": run.prompt.seed, "picture": shown, "words": words, "settings": settings}
-    return picture | {"tokens": len(run.tokens), "limit": len(board.verdict)}
+def cell(board: Any, label: str, words: str = "", settings: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Value of one result. board : has `picture`, uint8 [H, W, 3 or 4]; words : about it; settings : of its run, once it has ended"""
+    picture = board.picture() if board.count else None
+    shown = "" if picture is None else data_url(picture, lossless=picture.shape[2] == 4)  # JPEG has no opacity
+    return {"label": label, "seed": board.run.prompt.seed, "picture": shown, "words": words, "settings": settings}
 
 
 def value(
     cells: Sequence[Mapping[str, Any]], state: str, best: int | None = None, knobs: Sequence[tuple[str, str]] = (),
     axes: Sequence[str] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Value of the panel. best : index of the framed picture; knobs : (name, label) of those that can be varied; axes : those that are"""
+    """Value of the panel. best : index of the framed one; knobs : (name, label) of those that can be varied; axes : those that are"""
     hint = HINT if state == "done" else ""
     return {"state": state, "cells": list(cells), "best": best, "knobs": list(knobs), "axes": list(axes or []), "hint": hint}

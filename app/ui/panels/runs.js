@@ -231,11 +231,10 @@ window.addEventListener("foretoken:show", async ({ detail }) => {
 });
 window.addEventListener("foretoken:point", ({ detail }) => { if (element.offsetParent) pointed = detail ?? pointed; });
 
-// Thumbnails and other surfaces of a mesh, which are made after the race.
+// Other surfaces of a mesh, which are made after the race.
 watch("value", async () => {
-  const { race: id, thumbnails, surfaces } = props.value || {}, race = id && races.find((each) => each.id === id);
+  const { race: id, surfaces } = props.value || {}, race = id && races.find((each) => each.id === id);
   if (!race) return;
-  if (thumbnails) race.rows.forEach((r, i) => { r.thumbnail = thumbnails[i]; });
   if (surfaces) {
     const side = KIND.sides[0].reduce((found, name) => found[name], race.parts);
     side.surfaces = surfaces;

@@ -12,7 +12,6 @@ import gradio as gr
 import numpy as np
 from PIL import Image
 
-from app.live.boards.mesh import MeshBoard
 from app.live.boards.picture import Board
 from app.live.stream import Growth
 from app.requests.sides import start_values
@@ -103,11 +102,6 @@ def picture(board: Board) -> RunRow:
     return RunRow(board, thumbnail(board.final()))
 
 
-def mesh(board: MeshBoard, shape: Input, more: Mapping[str, Any]) -> RunRow:
-    """Row of a mesh; its thumbnail follows later, see `with_thumbnails`."""
-    return RunRow(board, "", shape, more)
-
-
 def encode(kind: RunsTable, entries: Sequence[RunRow], seconds: Sequence[Sequence[float]], suits: Suits) -> dict[str, Any]:
     """A race for the table, one row per side, the right one first. seconds : of all runs of each side"""
     boards = [entry.board for entry in entries]
@@ -122,11 +116,6 @@ def encode(kind: RunsTable, entries: Sequence[RunRow], seconds: Sequence[Sequenc
 def with_surfaces(race: str, surfaces: Mapping[str, Any]) -> dict[str, Any]:
     """Other surfaces of the right mesh of a race in the table, as its view shows them. race : its id"""
     return {"surfaces": surfaces, "race": race}
-
-
-def with_thumbnails(race: str, pictures: Sequence[np.ndarray]) -> dict[str, Any]:
-    """Thumbnails for a race in the table, in the order of its rows. race : its id"""
-    return {"thumbnails": [thumbnail(picture) for picture in pictures], "race": race}
 
 
 def row(entry: RunRow, seconds: Sequence[float], suits: Suits) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import gradio as gr
@@ -23,16 +22,17 @@ from app.runs import history, race_files, replay_page
 from app.ui import knobs as knob_panel
 from app.ui import race_panels
 from app.ui.method_menu import PLAIN_SIDE, choices, side_words, title_of, with_auto
-from app.ui.panels import bar, canvas, forks, grid, notice, overlay, runs, unseen, verdict, words
+from app.ui.panels import bar, canvas, forks, notice, overlay, runs, unseen, verdict, words
 from app.ui.picture_side import draw_race, frame_of
 from app.ui.tab_context import TabContext
-from app.ui.tabs import example, restoring, seed_grid, vocabulary
+from app.ui.tabs import example, picture_nine, restoring, vocabulary
 from app.ui.tabs.decoder import DecodedRace
 from app.ui.tabs.engine_queue import DIRECT, LATEST, fill
 from app.ui.tabs.forking import FORKED, FUTURES, read_fork
 from app.ui.tabs.method_form import form_updates
 from app.ui.tabs.race import EndedRace, Files, RaceOutcome, RaceRequest, RaceTab, left_run
 from app.ui.tabs.saving import try_save
+from app.ui.tabs.seed_grid import SeedGrid
 from app.ui.tabs.speeds import speeds_here
 from engine.core import PLAIN, Backbone, Prompt
 from engine.errors import ForetokenError
@@ -92,8 +92,8 @@ class PictureRace:
                 EXAMPLES[0], label="Prompt", placeholder="Describe what to draw", lines=1, max_lines=1, elem_id="prompt",
                 show_label=False, container=False, scale=1, max_length=LONGEST_PROMPT,
             )  # fmt: skip
-            is_here = isinstance(tab.studio.runner, LocalRunner)
-            self.nine = gr.Button("Nine at once", elem_id="nine", elem_classes="ft-nine", scale=0, min_width=132, visible=is_here)
+            self.nine = SeedGrid(tab, picture_nine.kind(self.count))
+            self.nine.build_button()
             tab.queue.build_buttons()
         with gr.Row(elem_classes="ft-bar"):
             bar.build("settings")
@@ -117,7 +117,7 @@ class PictureRace:
 
     def build_views(self, tab: RaceTab) -> dict[str, gr.HTML]:
         """Builds both pictures, and the grid that replaces them."""
-        several = self.grid = grid.build("grid")
+        several = self.nine.build()
         with gr.Row(elem_classes="ft-sides"):
             left = canvas.build("plain", *PLAIN_SIDE)
             return {"left": left, "right": canvas.build("fast", title_of(self.favourite), self.right_words), "grid": several}
@@ -135,10 +135,7 @@ class PictureRace:
         self.prompt.change(None, None, tab.queue.messages, js="() => [[]]", **DIRECT)
         for chip in self.chips:
             chip.click(lambda text=chip.value: text, None, self.prompt, **DIRECT)
-        nine = [*self.fields(), tab.form.seed, tab.form.method, tab.form.knobs, tab.form.settings]
-        no_axes = gr.State(None)
-        tab.queue.wire_start([self.nine.click], lambda *fields: seed_grid.run(tab, *fields), [no_axes, *nine], tab.live)
-        tab.queue.wire_start([self.grid.input], lambda *fields: seed_grid.run(tab, *fields), [self.grid, *nine], tab.live)
+        self.nine.wire()
         tab.wire_start([self.forks.input], self.read_fork, [self.forks])
         form = tab.form.parts(self.form_names)
         memory = tab.form.remember(self.key, form)
@@ -309,16 +306,9 @@ class PictureRace:
     def offers(self, tab: RaceTab, visitor: str, boards: Sequence[Board], request: RaceRequest) -> dict[str, Any]:
         """Offers the picture as a download and saves the run; if the disk refuses one, the other is still written."""
         run, other = boards[0].run, None if request.fork else left_run(boards)
-
-        def write_picture() -> Path:
-            file = tab.path_of(visitor, run, ".png")
-            history.picture_with_settings(run.result(), history.describe(run), file)
-            return file
-
-        file, lost = try_save("download", write_picture)
+        button, lost = tab.write_picture(visitor, run, ".png", run.result(), history.describe(run))
         _, unkept = try_save("history", lambda: tab.studio.run_store.save(run, other=other))
-        offer = gr.DownloadButton(value=str(file), interactive=True) if file else gr.DownloadButton(interactive=False)
-        return {"download": offer, "messages": notice.error(*lost, *unkept)}
+        return {"download": button, "messages": notice.error(*lost, *unkept)}
 
     def files(self, tab: RaceTab, ended: EndedRace, visitor: str) -> Iterator[Files]:
         """Larger files of a finished race; none for a stopped one."""

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import gradio as gr
+import numpy as np
 
 from app.live.boards.mesh import MeshBoard
 from app.live.stream import pair
 from app.requests.sides import CLASSICAL
 from app.runs.history import to_input_frame
 from app.runs.mesh_files import FILES, classical_surface, write_files
+from app.runs.mesh_pictures import SketchedMesh
 from app.runs.run_store import RunStore
 from app.ui.mesh_side import FLAT, WORDS, MadeMesh, floors, without_a_face
 from app.ui.panels import notice, runs, verdict
@@ -54,7 +56,12 @@ def make_classical(run: Run, shape: Input) -> MadeMesh | str:
     except NotSupported as e:
         return str(e)
     seconds = time.perf_counter() - start
-    return MadeMesh(vertices, faces, fit_of(distance((to_input_frame(vertices, shape), faces), shape.reference)), seconds)
+    return MadeMesh(vertices, faces, fit_to(vertices, faces, shape), seconds)
+
+
+def fit_to(vertices: np.ndarray, faces: np.ndarray, shape: Input) -> Fit | None:
+    """The fit of a mesh in the model's frame to its input; None without an area."""
+    return fit_of(distance((to_input_frame(vertices, shape), faces), shape.reference))
 
 
 def against_classical(line: Mapping[str, Any], fast: MeshBoard, outcome: MeshOutcome) -> dict[str, Any]:
@@ -95,7 +102,7 @@ def summary(
     return line if line["state"] != "done" else FLAT
 
 
-def rows(boards: Sequence[MeshBoard], outcome: MeshOutcome, shape: Input) -> list[runs.RunRow]:
+def rows(boards: Sequence[SketchedMesh], outcome: MeshOutcome, shape: Input) -> list[runs.RunRow]:
     """Rows of the table of runs, the right side first."""
     entries = []
     for board in boards:
@@ -103,7 +110,7 @@ def rows(boards: Sequence[MeshBoard], outcome: MeshOutcome, shape: Input) -> lis
         more = {"faces": side.numbers["faces"] if side else 0, "holes": side.repair.holes if side else 0, "fit": None}
         if board is boards[0] and outcome.fit:
             more["fit"] = outcome.fit.word
-        entries.append(runs.mesh(board, shape, more))
+        entries.append(runs.RunRow(board, runs.thumbnail(board.final()), shape, more))
     return entries
 
 

@@ -11,27 +11,26 @@ import numpy as np
 from gradio.components import Component
 
 from app.live.boards.mesh import MeshBoard
-from app.live.worker import LocalRunner
 from app.requests import validation
-from app.requests.limits import LARGEST_SEED
 from app.requests.meshes import FAVOURITE, NO_GUIDE, UNLIMITED, WARM_STEPS, guided, misses_guide, read_prompt, settings
 from app.requests.sides import CLASSICAL, ONCE, Sides, start_values
 from app.runs import replay_page
 from app.runs.mesh_files import FILES, classical_surface, shrinkwrapped_vertices, write_classical, write_shrinkwrapped
-from app.runs.mesh_pictures import draw_race, write_race, write_turntable
+from app.runs.mesh_pictures import SketchedMesh, draw_race, write_race, write_turntable
 from app.ui import knobs as knob_panel
 from app.ui import mesh_side, race_panels
 from app.ui.mesh_side import MEASURING, MadeMesh, classical_side, without_a_face
 from app.ui.method_menu import PLAIN_SIDE, badge, choices, choices_for, classical_card, side_words, title_of, with_auto
 from app.ui.panels import axes, bar, forks, mesh, notice, runs, unseen, verdict
 from app.ui.tab_context import TabContext
-from app.ui.tabs import mesh_outcome, mesh_seeds, quality_table, restoring
+from app.ui.tabs import mesh_nine, mesh_outcome, quality_table, restoring
 from app.ui.tabs.decoder import LONGEST_WAIT, DecodedRace
-from app.ui.tabs.engine_queue import DIRECT, ENGINE, LATEST, fill
+from app.ui.tabs.engine_queue import DIRECT, LATEST, fill
 from app.ui.tabs.forking import FORKED, FUTURES, read_fork
 from app.ui.tabs.mesh_input import MeshInput, refusal_notice, shown_points
 from app.ui.tabs.method_form import form_updates
 from app.ui.tabs.race import EndedRace, Files, RaceOutcome, RaceRequest, RaceTab, left_run
+from app.ui.tabs.seed_grid import SeedGrid
 from app.ui.tabs.speeds import speeds_here
 from engine.backbones.lowpoly import Lowpoly
 from engine.core import PLAIN, Backbone, Prompt, Sampling
@@ -39,7 +38,6 @@ from engine.errors import BadPrompt, ForetokenError, NotSupported
 from engine.mesh.fit import fit_of
 from engine.mesh.read import Input
 from engine.methods import METHODS
-from engine.nearest import nearest, try_seeds
 from engine.run import Run
 from engine.sandbox import Unwanted
 
@@ -76,11 +74,11 @@ def favourite_first(menu: list[tuple[str, str]]) -> list[tuple[str, str]]:
 class MeshRace:
     """The race of meshes."""
 
-    kind, prefix, idle, replays, warm, board = runs.MESHES, "mesh-", IDLE, False, WARM_STEPS, MeshBoard
+    kind, prefix, idle, replays, warm, board = runs.MESHES, "mesh-", IDLE, False, WARM_STEPS, SketchedMesh
     right_words = "Several tokens at a time, each one checked."
     form_names, key = restoring.MESH, "foretoken-mesh-form"
     suits = Lowpoly.suits  # known before the model is loaded
-    now: Mapping[str, str] = {name: label for name, (label, _, _) in FILES.items()}
+    now: Mapping[str, str] = {name: label for name, (label, _, _) in FILES.items()} | {"nine": "PNG of nine"}
     late: Mapping[str, tuple[str, str]] = {  # written in the background: (label, ending of the file)
         "shrinkwrapped": ("Shrinkwrapped", "-shrinkwrapped.glb"),
         "classical": ("Classical", "-classical.glb"),
@@ -110,16 +108,13 @@ class MeshRace:
         tab.queue.waits_for, tab.queue.hints = self.input.waits_for, self.input.hints_of
         with gr.Row(elem_classes="ft-ask ft-give"):
             self.input.build_choice()
+            self.nine = SeedGrid(tab, mesh_nine.MESHES)
+            self.nine.build_button()
             tab.queue.build_buttons()
         with gr.Row(elem_classes="ft-bar"):
             bar.build("mesh-settings", "mesh-bar", words=False)
             self.input.axis = axes.build("mesh-axis")
             tab.form.build_seed()
-            with tab.form.seed_row:
-                self.best = gr.Button(
-                    f"Best of {mesh_seeds.TRIED}", size="sm", elem_id="mesh-best", elem_classes="ft-dice", scale=0, min_width=88,
-                    visible=isinstance(tab.studio.runner, LocalRunner),
-                )  # fmt: skip
         with gr.Column(elem_classes="ft-messages ft-noted"):  # messages are next to the notes on the input
             self.input.notes = notice.build("mesh-notes")
             tab.queue.build_notices()
@@ -134,9 +129,10 @@ class MeshRace:
         tab.form.build_left(menu, [classical_card()])
 
     def build_views(self, tab: RaceTab) -> dict[str, gr.HTML]:
-        """Builds the view of both meshes."""
-        accelerated = mesh.Side.empty(title_of(FIRST_METHOD), self.right_words)
-        return {"viewer": mesh.build(mesh.encode({"plain": mesh.Side.empty(*PLAIN_SIDE), "accelerated": accelerated}))}
+        """Builds the view of both meshes, and the grid that replaces it."""
+        accelerated, several = mesh.Side.empty(title_of(FIRST_METHOD), self.right_words), self.nine.build()
+        viewer = mesh.build(mesh.encode({"plain": mesh.Side.empty(*PLAIN_SIDE), "accelerated": accelerated}))
+        return {"viewer": viewer, "grid": several}
 
     def build_below(self, tab: RaceTab) -> None:
         """Builds the forks and the downloads."""
@@ -148,12 +144,10 @@ class MeshRace:
         self.input.build_waiting()
 
     def wire(self, tab: RaceTab) -> None:
-        """Connects the input, the choice of a seed, the table of runs, the model and the stored form."""
+        """Connects the input, nine at once, the table of runs, the model and the stored form."""
         form, messages = tab.form, tab.queue.messages
-        self.choosing = form.parts(("seed", "keep", "knobs", "badge")) | {"messages": messages}  # outputs of the choice of a seed
-        asking = [form.seed, form.settings, form.method, form.knobs]
+        self.nine.wire()
         tab.wire_start([self.forks.input], self.read_fork, [self.forks])
-        self.best.click(self.choose_seed, asking, list(self.choosing.values()), **ENGINE | {"trigger_mode": "once"})
         self.input.wire(form.method, form.other, tab.live)
         parts = form.parts(self.form_names)
         memory = form.remember(self.key, parts | {"tiles": self.input.tiles})
@@ -175,27 +169,6 @@ class MeshRace:
     def submit_events(self) -> list[Callable]:
         """The end of a wait for a file."""
         return [self.input.resumed.change]
-
-    def choose_seed(self, seed: object, values: object, name: object, knobs: object, request: gr.Request) -> tuple[Any, ...]:
-        """Decodes several seeds of the visitor's input together, and enters the one with the nearest mesh. Sets the method's knobs to match
-        the seed, if it can."""
-        visitor = request.session_hash
-        try:
-            current = self.sessions.input_of(visitor)
-            if current is None or self.input.waits_for(visitor):
-                raise BadPrompt(self.input.waits_for(visitor) or NO_INPUT)
-            backbone = self.model.get()
-            first = min(validation.seed(seed), LARGEST_SEED + 1 - mesh_seeds.TRIED)
-            prompt = guided(backbone, read_prompt(current.shape, first, values, backbone.sampling))
-            panel = mesh_seeds.with_seed(name, knobs, backbone)
-            tried = try_seeds(backbone, prompt, mesh_seeds.TRIED)
-            if nearest(tried).chamfer is None:
-                raise BadPrompt(mesh_seeds.NONE.format(mesh_seeds.TRIED, prompt.seed))
-        except ForetokenError as e:
-            return fill(self.choosing, {"messages": notice.error(e)})
-        changed = {"knobs": panel, "badge": badge(str(name), panel["values"])} if panel else {}
-        text = mesh_seeds.best_of(tried) + ("" if panel else mesh_seeds.OTHER)
-        return fill(self.choosing, changed | {"seed": nearest(tried).seed, "keep": True, "messages": notice.hint(text)})
 
     # --- the model and the form -----------------------------------------------------------------------------------
 
@@ -296,7 +269,7 @@ class MeshRace:
             left, own = ((title, FORKED) for title in FUTURES)
         sides = {"plain": mesh.Side.empty(*left) if request.left else None, "accelerated": mesh.Side.empty(*own)}
         viewer = mesh.encode(sides, request.points)
-        return {"viewer": viewer, "verdict": {"state": "running", "live": verdict.READY}}
+        return {"viewer": viewer, "grid": None, "verdict": {"state": "running", "live": verdict.READY}}
 
     def draw(self, boards: Sequence[MeshBoard], changed: set[int], request: RaceRequest, ends: bool = True) -> dict[str, Any]:
         """Values of the view, its charts and the line above it."""
@@ -338,8 +311,7 @@ class MeshRace:
         )
 
     def files(self, tab: RaceTab, ended: EndedRace, visitor: str) -> Iterator[Files]:
-        """Other surfaces for the view and the table of quality, then larger files and thumbnails; of a mesh without faces, only the
-        first."""
+        """Other surfaces for the view and the table of quality, then larger files; of a mesh without faces, only the first."""
         boards, shape, outcome = ended.boards, ended.request.shape, ended.made
         tab.sessions.wait_until_free(LONGEST_WAIT)
 
@@ -374,7 +346,7 @@ class MeshRace:
             "mp4": lambda path: write_race(frames, boards, titles, path),
             "turntable": lambda path: write_turntable(frames, path),
         }
-        yield Files(writers, {"runs": runs.with_thumbnails(ended.race, frames.thumbnails)})
+        yield Files(writers)
 
 
 def more_meshes(run: Run, classical: MadeMesh | str | None = None) -> tuple[dict[str, tuple[np.ndarray, np.ndarray]], list[dict[str, str]]]:

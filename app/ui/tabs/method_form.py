@@ -80,7 +80,7 @@ class MethodForm:
 
     def build_seed(self) -> None:
         """Builds the seed, a button for a random seed, and a checkbox that locks it."""
-        with gr.Row(elem_classes="ft-seed") as self.seed_row:
+        with gr.Row(elem_classes="ft-seed"):
             limits = {"minimum": 0, "maximum": LARGEST_SEED}
             self.seed = gr.Number(7, label="Seed", precision=0, elem_id=f"{self.prefix}seed", scale=1, min_width=90, **limits)
             self.dice = gr.Button("Random", size="sm", elem_id=f"{self.prefix}dice", elem_classes="ft-dice", scale=0, min_width=72)

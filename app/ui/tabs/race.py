@@ -27,7 +27,9 @@ from app.ui.tabs.engine_queue import LATEST, EngineQueue, fill
 from app.ui.tabs.forking import Fork
 from app.ui.tabs.method_form import MethodForm
 from app.ui.tabs.multi_race import Lanes
+from app.ui.tabs.saving import try_save
 from engine.core import Backbone, Prompt, Suits
+from engine.errors import BadOutput
 from engine.mesh.read import Input
 from engine.run import Run
 
@@ -263,6 +265,14 @@ class RaceTab:
     def path_of(self, visitor: str, run: Run, ending: str) -> Path:
         """Path of a run's file in the visitor's folder."""
         return self.sessions.folder(visitor) / f"foretoken-{history.file_name(run)}-{run.prompt.seed}{ending}"
+
+    def write_picture(
+        self, visitor: str, run: Run, ending: str, picture: np.ndarray, settings: dict[str, Any]
+    ) -> tuple[gr.DownloadButton, list[BadOutput]]:  # fmt: skip
+        """Writes a picture with its settings; returns its button, and the disk's error."""
+        path = self.path_of(visitor, run, ending)
+        _, lost = try_save("download", lambda: history.picture_with_settings(picture, settings, path))
+        return gr.DownloadButton(interactive=False) if lost else gr.DownloadButton(value=str(path), interactive=True), lost
 
     def common_files(self, ended: EndedRace, title: str) -> dict[str, Callable[[Path], Path]]:
         """Writers of the HTML replay and of the archive of runs. title : of the replay"""

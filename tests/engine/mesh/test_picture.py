@@ -10,7 +10,7 @@ import pytest
 
 from engine.errors import NotSupported
 from engine.mesh import picture
-from engine.mesh.picture import View, contact_sheet, pictures, sheet
+from engine.mesh.picture import View, pictures, sheet
 from tests.engine.mesh.shapes import box, points_on, torus
 
 
@@ -58,13 +58,6 @@ def test_a_sheet():
     assert (table[4:104, 4:104] == 10).all() and (table[4:104, 108:208] == 90).all()
     plain = sheet([cells])
     assert plain.shape == (108, 316, 3)
-
-
-def test_a_contact_sheet_keeps_the_order(monkeypatch):
-    monkeypatch.setattr(picture, "pictures", lambda views, size: [np.full((size, size, 3), k, np.uint8) for k in range(len(views))])
-    views = [[View(*box()), View(*box())], [View(*box())]]
-    table = contact_sheet(views, 32)
-    assert (table[4:36, 4:36] == 0).all() and (table[4:36, 40:72] == 1).all() and (table[40:72, 4:36] == 2).all()
 
 
 def test_a_process_that_dies_is_a_sentence(monkeypatch):

@@ -14,7 +14,7 @@ from engine.errors import BadPrompt, NotSupported
 from engine.recognition import picture_judge as judge
 from engine.recognition.picture_judge import Judge
 from engine.words.emoji_objects import TAUGHT
-from research.bench import judging, meshes, speed
+from research.bench import judging, meshes, sheet, speed
 from research.bench.mesh_inputs import assets, files
 from research.bench.plan import ImageBench, MeshBench
 from research.bench.plot import points_of
@@ -68,9 +68,19 @@ def test_a_file_that_cannot_be_used_is_named_and_left_out(pack: Path, capsys: py
     assert "bad.glb" in errors and "cloud.ply has no faces" in errors
 
 
+def test_each_input_stands_next_to_its_mesh(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "engine.mesh.picture.pictures", lambda views, size: [np.full((size, size, 3), k, np.uint8) for k in range(len(views))]
+    )
+    shape = np.zeros((3, 3)), np.array([[0, 1, 2]])
+    drawn = np.asarray(sheet.meshes([(str(k), np.zeros((4, 6))) for k in range(sheet.PAIRS + 1)], [shape] * (sheet.PAIRS + 1)))
+    assert drawn[8, 8 :: sheet.CELL + 4, 0].tolist() == list(range(2 * sheet.PAIRS))
+    assert drawn[8 - len(drawn) // 2, 8 :: sheet.CELL + 4, 0].tolist()[:2] == [2 * sheet.PAIRS, 2 * sheet.PAIRS + 1]
+
+
 def test_meshes_of_files_are_judged_and_drawn(tmp_path: Path, pack: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tiny_folders.ship(tmp_path, monkeypatch)
-    monkeypatch.setattr("research.bench.sheet.contact_sheet", lambda rows, size: np.zeros((8, 8 * len(rows), 3), np.uint8))
+    monkeypatch.setattr("engine.mesh.picture.pictures", lambda views, size: [np.zeros((8, 8, 3), np.uint8) for _ in views])
     plan = MeshBench(
         backbone="lowpoly", methods=("lookup",), count=4, packs=(pack,), up="y", repeats=0, judge=True, size=4,
         sheet=tmp_path / "a.png", figure=tmp_path / "b.png",
