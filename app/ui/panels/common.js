@@ -19,6 +19,10 @@ window.addEventListener("foretoken:show", (event) => {
 // Events between the panels of a tab, or of a race of several runs, use this element; events of the page use the window.
 const scope = element.closest(".ft-lanes, [role=tabpanel]") || window;
 const emit = (name, detail, to = window) => to.dispatchEvent(new CustomEvent(`foretoken:${name}`, { detail }));
+// What a visitor has chosen in this panel, kept in their browser; a replay file, which has no server, keeps nothing.
+const store = window.gradio_config ? localStorage : {};
+const recall = (usual) => ({ ...usual, ...JSON.parse(store[`foretoken-${__OWN__}`] || "{}") });
+const remember = (chosen) => { store[`foretoken-${__OWN__}`] = JSON.stringify(chosen); };
 const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
 // Bitmap of a picture in a data: URL.
 const bitmapOf = (address) => createImageBitmap(new Blob([bytes(address.split(",")[1])], { type: address.slice(5).split(";")[0] }));

@@ -10,8 +10,11 @@ const EMPTY = { text: "", count: 0, fresh: 0, low: Infinity, deepest: 1, last: 1
 const root = element.querySelector(".ft-mesh"), part = (name) => root.querySelector(name);
 const canvas = part("canvas"), select = part("select"), legend = part(".ft-legend"), note = part(".ft-mesh-note");
 // points: null = shown until there are faces; wipe: position of the slider between the meshes, null = side by side
-const view = { mode: "shaded", map: "plain", points: null, ghost: true, wipe: null };
+const view = recall({ mode: "shaded", map: "plain", points: null, ghost: true, wipe: null });
+if (!(view.map in MAPS)) view.map = "plain";
 const wipe = part("[data-wipe]"), range = part(".ft-mesh-wipe input");
+select.value = view.map;
+range.value = 1000 * (view.wipe ?? 0.5);
 const isWiped = () => view.wipe !== null && shown.length === 2;
 const empty = () => ({ ...EMPTY, data: new Uint8Array(STRIDE * 256) });
 // faces; another surface shown in their place; drafted faces; in a replay, faces just rejected, and the number of faces shown (null: no replay)
@@ -371,18 +374,23 @@ const actions = {
   fullscreen: () => (document.fullscreenElement ? document.exitFullscreen() : root.requestFullscreen()),
 };
 for (const button of root.querySelectorAll("[data-do]")) button.addEventListener("click", () => actions[button.dataset.do]());
+function setView(change) {
+  Object.assign(view, change);
+  remember({ ...view, points: view.points || null }); // a later visit begins with the points, until there are faces
+  drawBar();
+}
 for (const button of root.querySelectorAll("[data-mode]")) {
-  button.addEventListener("click", () => { view.mode = button.dataset.mode; drawBar(); });
+  button.addEventListener("click", () => setView({ mode: button.dataset.mode }));
 }
 for (const button of root.querySelectorAll("[data-surface]")) {
   button.addEventListener("click", () => choose(button.closest("[data-side]").dataset.side, button.dataset.surface));
 }
 for (const button of root.querySelectorAll("[data-show]")) {
-  button.addEventListener("click", () => { view[button.dataset.show] = button.getAttribute("aria-pressed") !== "true"; drawBar(); });
+  button.addEventListener("click", () => setView({ [button.dataset.show]: button.getAttribute("aria-pressed") !== "true" }));
 }
-wipe.addEventListener("click", () => { view.wipe = isWiped() ? null : range.value / 1000; drawBar(); });
-range.addEventListener("input", () => { view.wipe = range.value / 1000; drawBar(); });
-select.addEventListener("change", () => { view.map = select.value; drawBar(); });
+wipe.addEventListener("click", () => setView({ wipe: isWiped() ? null : range.value / 1000 }));
+range.addEventListener("input", () => setView({ wipe: range.value / 1000 }));
+select.addEventListener("change", () => setView({ map: select.value }));
 scope.addEventListener("foretoken:replay", ({ detail }) => replay(detail.time));
 scope.addEventListener("foretoken:kept-faces", ({ detail }) => { // shows only the first faces of the right mesh; null: all
   const name = shown.at(-1);

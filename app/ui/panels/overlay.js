@@ -59,6 +59,7 @@ function tell() {
 
 function press(button, on) {
   button.setAttribute("aria-pressed", on);
+  remember({ map: select.value, opacity: range.value, kept: pressed(keep), wiped: pressed(wipe) });
   tell();
 }
 
@@ -77,4 +78,9 @@ hold.addEventListener("keydown", (event) => { if (event.key === " " || event.key
 window.addEventListener("foretoken:scales", (event) => { scales = event.detail; drawLegend(); });
 window.addEventListener("foretoken:kinds", (event) => { kinds = event.detail; drawLegend(); });
 window.addEventListener("foretoken:missing", (event) => { missing = event.detail; greyOut(); drawLegend(); });
+const { map, opacity, kept, wiped } = recall({ map: select.value, opacity: range.value, kept: false, wiped: false });
+if (map in MAPS) select.value = map;
+range.value = opacity;
+keep.setAttribute("aria-pressed", kept);
+wipe.setAttribute("aria-pressed", wiped);
 tell();

@@ -10,8 +10,15 @@ document.addEventListener("click", (event) => { // the card of a model links to 
 });
 const before = new URLSearchParams(location.search).has("run") ? null : sessionStorage.getItem(OPEN);
 if (before) whenThere("#canvas-fast .ft-card[data-side]", () => tabsOf().find((tab) => tab.textContent.trim() === before)?.click());
-// Folds that a visitor opened stay open when the cards of models are redrawn.
-const opened = new Set(), nameOf = (fold) => `${fold.closest("[data-model]")?.dataset.model} ${fold.firstElementChild.textContent}`;
-document.addEventListener("toggle", ({ target }) => target.closest("#models") && opened[target.open ? "add" : "delete"](nameOf(target)), true);
-const reopen = () => { for (const fold of document.querySelectorAll("#models details")) fold.open ||= opened.has(nameOf(fold)); };
-whenThere("#models", () => new MutationObserver(reopen).observe(document.querySelector("#models"), { childList: true, subtree: true }));
+// Folds stay as the visitor left them, in later visits and when their panel is redrawn.
+const folds = document.getElementsByTagName("details"), states = recall({}), met = new WeakSet();
+const nameOf = (fold) => `${fold.closest("[data-model]")?.dataset.model ?? fold.closest("[id]").id}: ${fold.firstElementChild.textContent}`;
+document.addEventListener("toggle", ({ target }) => { if (met.has(target)) remember(Object.assign(states, { [nameOf(target)]: target.open })); }, true);
+function restoreFolds() {
+  for (const fold of folds) {
+    if (!met.has(fold)) fold.open = states[nameOf(fold)] ?? fold.open;
+    met.add(fold);
+  }
+}
+new MutationObserver(restoreFolds).observe(document.body, { childList: true, subtree: true });
+restoreFolds();
