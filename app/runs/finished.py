@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from zipfile import BadZipFile, ZipFile
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -27,7 +27,7 @@ from engine.diagnostics import DECISIONS, PER_TOKEN, replay
 from engine.errors import BadFile, BadPrompt, ForetokenError
 from engine.loading import model_columns
 from engine.mesh.bpt_tokens import BPT
-from engine.mesh.formats.source import printable, size_text
+from engine.mesh.formats.source import printable
 from engine.mesh.frame import UP, MeshFrame
 from engine.mesh.read import Input
 from engine.methods import find
@@ -39,7 +39,6 @@ NEEDED = (*WHOLE, "step_seconds", "step_exact")
 DECIDED = [f"decision_{name}" for name in DECISIONS]
 CANDIDATES = DECIDED[:3]  # with several numbers per token
 NO_TRACE = "{} is not the trace of a run ({}). Give the trace.npz of a saved run."
-TOO_LARGE = "{} contains {} of arrays; the limit is {}. Give the trace of a shorter run."
 UNREADABLE = "{} cannot be read ({}). Give the complete folder of the run."
 REASONS = (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError, EOFError, BadZipFile, NotImplementedError, RuntimeError,
            MemoryError, zlib.error)  # fmt: skip
@@ -244,15 +243,10 @@ def read_picture(path: Path) -> np.ndarray:
         raise BadFile(UNREADABLE.format(path, e)) from e
 
 
-def read_trace(path: Path, most: int | None = None) -> dict[str, np.ndarray]:
-    """The arrays of a trace; raises BadFile unless they fit together. most : limit in bytes, None = no limit"""
+def read_trace(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of a trace; raises BadFile unless they fit together."""
     name = printable(path.name)
     try:
-        if most is not None:
-            with ZipFile(path) as packed:
-                size = sum(each.file_size for each in packed.infolist())
-            if size > most:
-                raise BadFile(TOO_LARGE.format(name, size_text(size), size_text(most)))
         with path.open("rb") as raw, np.load(raw) as stored:
             arrays = dict(stored)
         check_trace(arrays)

@@ -23,7 +23,7 @@ from app.live.boards.lazy import Lazy
 from app.live.session import Sessions
 from app.live.worker import LocalRunner, RemoteRunner
 from app.runs.run_store import RunStore
-from app.server import endpoints, replaying
+from app.server import endpoints
 from app.server.compressed import Compressed
 from app.server.host_guard import HostGuard
 from app.server.page import Page, add_interfaces
@@ -77,7 +77,6 @@ def build(
     with Page(title="Foretoken", analytics_enabled=False, fill_width=True, delete_cache=limits.leftovers) as page:
         assembly.build(page, studio)
         endpoints.build(page, studio)
-        replaying.build(page, studio)
         add_interfaces(page, studio, lambda caller: forget(page, caller), api_key, any_model)
 
         def leave(request: gr.Request) -> None:

@@ -184,12 +184,11 @@ def test_the_plane_is_saved_with_what_it_was_made_from_and_a_point_loads_its_set
     assert not page.evaluate(FETCHED)  # Plotly is loaded with the first chart
     open_tab(page)
     assert page.evaluate(FETCHED) == 1
-    for kind, has in (("svg", ["<metadata>", "SJD++", "AMD EPYC", "How plausible"]), ("csv", ["# processor: AMD EPYC", "Speed-up"])):
-        with page.expect_download() as download:
-            page.click(f"#plane [data-save={kind}]")
-        assert download.value.suggested_filename == f"foretoken-bench-epyc-image.{kind}"
-        text = download.value.path().read_text(encoding="utf-8")
-        assert [each for each in has if each not in text] == []
+    with page.expect_download() as download:
+        page.click("#plane [data-save=csv]")
+    assert download.value.suggested_filename == "foretoken-bench-epyc-image.csv"
+    text = download.value.path().read_text(encoding="utf-8")
+    assert "# processor: AMD EPYC" in text and "Speed-up" in text
     with page.expect_download() as download:
         page.click("#plane [data-save=png]")
     assert download.value.path().read_bytes().startswith(b"\x89PNG")

@@ -32,9 +32,9 @@ from engine.run import generate
 STAGE = "#lab-stage .ft-lab"
 
 
-def play_loop(picto, *settings: tuple[str, dict]) -> tuple[lab.LabBoard, Board]:
+def play_loop(picto, *settings: tuple[str, dict]) -> tuple[LoopBoard, Board]:
     """A loop of one picture for each (method, knobs)."""
-    board = lab.LabBoard(elsewhere.sizes(picto))
+    board = LoopBoard(elsewhere.sizes(picto))
     for seed, (name, knobs) in enumerate(settings):
         method, values = find(name)
         run = generate(picto, method, Prompt("a red apple", seed=seed, size=64), values | knobs, name=name)

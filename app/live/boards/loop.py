@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +14,7 @@ import numpy as np
 from engine.core import Step
 from engine.diagnostics import accepted_and_examined, most_accepted
 from engine.run import Run
+from engine.tuning.roofline import ModelSize
 
 PLACES = 16  # places of a draft whose acceptance is counted
 SAMPLES = 300  # maximum samples over time; beyond that, pairs are merged
@@ -22,8 +25,9 @@ FILM = 10  # maximum finished pictures shown
 
 @dataclass
 class Setting:
-    """A method with its knobs, and totals of its steps. deviation : sum over the measured passes; accepted, drafted : by place; most : of
-    exact passes with drafts, how many were accepted, and how many any exact rule accepts at most"""
+    """A method with its knobs, and totals of its steps. drafts, draft_passes : of all steps; deviation : sum over the measured passes;
+    accepted, drafted : by place; most : of exact passes with drafts, how many were accepted, and how many any exact rule accepts at most
+    """
 
     number: int
     name: str
@@ -31,6 +35,8 @@ class Setting:
     exact: bool = True
     tokens: int = 0
     passes: int = 0
+    drafts: int = 0
+    draft_passes: int = 0
     seconds: float = 0.0
     deviation: float = 0.0
     measured: int = 0
@@ -43,6 +49,8 @@ class Setting:
         """Adds a Step made with these knobs."""
         self.tokens += len(step.tokens)
         self.passes += step.forwards
+        self.drafts += step.drafted
+        self.draft_passes += step.draft_forwards
         self.seconds += seconds
         self.exact = self.exact and step.exact
         deviation = deviation_of(step)
@@ -102,9 +110,11 @@ class KnobChange(NamedTuple):
 
 
 class LoopBoard:
-    """All runs of one loop, on a clock that sums their own. film : (thumbnail, name, seconds) of the newest finished runs"""
+    """All runs of one loop, on a clock that sums their own. models : of computed speed-ups, by name; film : (thumbnail, name, seconds) of
+    the newest finished runs"""
 
-    def __init__(self) -> None:
+    def __init__(self, models: Mapping[str, ModelSize] = MappingProxyType({})) -> None:
+        self.models = models
         self.clock, self.span = 0.0, SPAN
         self.settings: dict[tuple[Any, ...], Setting] = {}
         self.samples: list[LoopSample] = []

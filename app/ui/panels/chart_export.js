@@ -1,50 +1,5 @@
 // Export of charts; included after chart.js.
 
-// A pen with the canvas methods used by the charts, which writes SVG.
-class SvgPen {
-  constructor() {
-    Object.assign(this, { parts: [], path: "", dash: [], fillStyle: "#000", strokeStyle: "#000", lineWidth: 1, textAlign: "left", globalAlpha: 1, font: FONT });
-    this.ruler = document.createElement("canvas").getContext("2d");
-  }
-
-  point(x, y) { return `${+x.toFixed(2)} ${+y.toFixed(2)}`; }
-  beginPath() { this.path = ""; }
-  moveTo(x, y) { this.path += `M${this.point(x, y)}`; }
-  lineTo(x, y) { this.path += `L${this.point(x, y)}`; }
-  arc(x, y, r) { this.path += `M${this.point(x - r, y)}a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0`; }
-  setLineDash(dash) { this.dash = dash; }
-  measureText(text) { this.ruler.font = this.font; return this.ruler.measureText(text); }
-  add(name, attributes, text = "") {
-    const faint = this.globalAlpha < 1 ? { opacity: this.globalAlpha } : {};
-    const written = Object.entries({ ...attributes, ...faint }).map(([key, value]) => ` ${key}="${escaped(value)}"`).join("");
-    this.parts.push(`<${name}${written}>${escaped(text)}</${name}>`);
-  }
-
-  stroke() {
-    const dashed = this.dash.length ? { "stroke-dasharray": this.dash.join(" ") } : {};
-    if (this.path) this.add("path", { d: this.path, fill: "none", stroke: this.strokeStyle, "stroke-width": this.lineWidth, ...dashed });
-  }
-
-  fill() { if (this.path) this.add("path", { d: this.path, fill: this.fillStyle }); }
-  fillRect(x, y, width, height) { this.add("rect", { x: +x.toFixed(2), y: +y.toFixed(2), width: +width.toFixed(2), height: +height.toFixed(2), fill: this.fillStyle }); }
-  strokeRect(x, y, width, height) {
-    this.add("rect", { x: +x.toFixed(2), y: +y.toFixed(2), width: +width.toFixed(2), height: +height.toFixed(2), fill: "none", stroke: this.strokeStyle, "stroke-width": this.lineWidth });
-  }
-
-  fillText(text, x, y) {
-    const anchor = { left: "start", right: "end", center: "middle" }[this.textAlign];
-    this.add("text", { x: +x.toFixed(2), y: +y.toFixed(2), dy: "0.35em", fill: this.fillStyle, "text-anchor": anchor }, text);
-  }
-
-  drawImage(source, sx, sy, sw, sh, x, y, width, height) {
-    const part = document.createElement("canvas");
-    Object.assign(part, { width: sw, height: sh });
-    part.getContext("2d").drawImage(source, sx, sy, sw, sh, 0, 0, sw, sh);
-    this.add("image", { x, y, width, height, href: part.toDataURL(), "image-rendering": "pixelated", preserveAspectRatio: "none" });
-  }
-}
-
-const escaped = (text) => String(text).replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c]);
 const MARGIN = 16, LINE = 15, EXPORT_SCALE = 2;
 
 // Caption of a chart as lines of text, from {model: ..., method: ..., knobs: ..., seed: ..., machine: ...}.
@@ -61,10 +16,8 @@ function wrapText(pen, text, width) {
   return lines;
 }
 
-const metadata = (found) => `<title>${escaped(found.title)}</title><metadata>${escaped(JSON.stringify({ ...found.made, ...found.more }))}</metadata>`;
-
-// The buttons SVG, PNG and CSV in a chart's header. chart(): {name, title, figures: [{title, width, height, draw(page)}], rows: [header, ...], made, more}
-// made: caption, also in the SVG's metadata and the CSV; more: only in these two; pictures: makes SVG and PNG of Plotly's charts
+// The buttons PNG and CSV in a chart's header. chart(): {name, title, figures: [{title, width, height, draw(page)}], rows: [header, ...], made, more}
+// made: caption, also in the CSV; more: only there; pictures: makes the PNG of Plotly's charts
 function exports(header, chart, pictures = {}) {
   const style = () => getComputedStyle(header);
   const layout = (pen, found) => {
@@ -86,12 +39,6 @@ function exports(header, chart, pictures = {}) {
     foot.forEach((line, i) => write(pen, line, MARGIN, top + MARGIN + (i + 0.5) * LINE, page.muted));
   };
   const files = {
-    svg(found) {
-      const pen = new SvgPen(), size = layout(pen, found);
-      render(pen, found, size, (x, y, draw) => { pen.parts.push(`<g transform="translate(${x} ${y})">`); draw(); pen.parts.push("</g>"); });
-      const head = `<svg xmlns="http://www.w3.org/2000/svg" width="${size.width}" height="${size.height}" viewBox="0 0 ${size.width} ${size.height}" font-family="IBM Plex Sans, Helvetica, Arial, sans-serif" font-size="11">`;
-      return new Blob([`${head}${metadata(found)}${pen.parts.join("\n")}</svg>\n`], { type: "image/svg+xml" });
-    },
     png(found) {
       const canvas = document.createElement("canvas"), pen = canvas.getContext("2d");
       pen.font = FONT;

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Mapping
 from typing import Any
 
 import gradio as gr
@@ -15,12 +13,10 @@ from app.live.boards.picture import Board
 from app.ui.method_menu import title_of
 from app.ui.panels import PLOT, canvas, elsewhere, panel, to_text
 from app.ui.panels.runs import changed_knobs
-from engine.core import Backbone, Step
+from engine.core import Backbone
 from engine.machine import machine_facts
 from engine.methods import find
-from engine.run import Run
 from engine.tuning.expected import Expected
-from engine.tuning.roofline import ModelSize
 
 LEAST = 4  # passes before a setting appears on the curve
 COUNTERS = (
@@ -62,20 +58,6 @@ TEMPLATE = """
 IDLE = {"state": "empty", "text": "Start the loop, then move a knob."}
 
 
-class LabBoard(LoopBoard):
-    """A loop's display state for computed speed-ups too. models : their sizes by name; drafts : counts of drafts and of draft passes,
-    float64 [2], by number of the setting"""
-
-    def __init__(self, models: Mapping[str, ModelSize]):
-        super().__init__()
-        self.models, self.drafts = models, defaultdict[int, np.ndarray](lambda: np.zeros(2))
-
-    def add(self, run: Run, step: Step) -> None:
-        """Adds the next Step of the run in progress."""
-        super().add(run, step)
-        self.drafts[self.now.number] += (step.drafted, step.draft_forwards)
-
-
 def build(elem_id: str) -> gr.HTML:
     """Builds the stage."""
     cells = "".join(f'<div data-key="{key}" title="{help_text}"><dt>{label}</dt><dd>–</dd></div>' for key, label, help_text in COUNTERS)
@@ -101,7 +83,7 @@ def made_with(backbone: Backbone, seed: int) -> dict[str, str]:
 
 
 def encode(
-    board: LabBoard, picture: Board | None, plain: float | None, identity: str, caption: dict[str, str], state: str = "running"
+    board: LoopBoard, picture: Board | None, plain: float | None, identity: str, caption: dict[str, str], state: str = "running"
 ) -> dict[str, Any]:
     """Everything the script draws.
 
@@ -134,11 +116,10 @@ def encode(
     }  # fmt: skip
 
 
-def setting(each: Setting, board: LabBoard) -> dict[str, Any]:
+def setting(each: Setting, board: LoopBoard) -> dict[str, Any]:
     """A setting, its measurements, and its computed speed-ups."""
     deviation, passes = each.mean_deviation, max(1, each.passes)
-    drafts, draft_passes = (board.drafts[each.number] / passes).tolist()  # numpy's types would reach the page as text
-    counts = Expected(each.name, each.knobs, each.tokens / passes, 1 + drafts, draft_passes)
+    counts = Expected(each.name, each.knobs, each.tokens / passes, 1 + each.drafts / passes, each.draft_passes / passes)
     return {
         "number": each.number,
         "title": title_of(each.name),

@@ -86,7 +86,7 @@ function plot(card, chart) {
     box.on("plotly_click", ({ points: [found] }) => chart.act?.(found.customdata));
   }
 
-  const picture = async (format) => {
+  const picture = async () => {
     const Plotly = await plotly(), found = chart.file(), page = pageOf(920), pen = document.createElement("canvas").getContext("2d");
     pen.font = FONT;
     const { data, layout } = withStyle(page, chart.figure(page), { width: 920, height: found.height || 480 }), foot = wrapText(pen, linesOf(found.made).join(" · "), 880);
@@ -95,14 +95,11 @@ function plot(card, chart) {
     layout.paper_bgcolor = page.page;
     layout.legend.y = (LINE * (foot.length + 1)) / (found.height || 480);
     layout.annotations = [...(layout.annotations || []), note(foot.join("<br>"), page.muted, { x: 0, xshift: -46, xanchor: "left", align: "left", y: 0, yref: "paper", yanchor: "bottom", yshift: 8 - layout.margin.b })];
-    const address = await Plotly.toImage({ data, layout }, { format, scale: format === "png" ? EXPORT_SCALE : 1 });
+    const address = await Plotly.toImage({ data, layout }, { format: "png", scale: EXPORT_SCALE });
     return (await fetch(address)).blob();
   };
   announce = readable(box, chart.name, { count: chart.count, at: () => at, go, say: (i) => chart.say(i).join(" · "), act: chart.act });
-  exports(card.querySelector("header"), chart.file, {
-    svg: async (found) => new Blob([(await (await picture("svg")).text()).replace(/^<svg[^>]*>/, (head) => `${head}${metadata(found)}`)], { type: "image/svg+xml" }),
-    png: () => picture("png"),
-  });
+  exports(card.querySelector("header"), chart.file, { png: picture });
   follow([box], draw);
   return { draw, go, at: () => at };
 }

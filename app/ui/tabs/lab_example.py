@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from app.live.boards.loop import LoopBoard
 from app.live.boards.picture import Board
 from app.live.worker import LocalRunner
 from app.requests.pictures import EXAMPLES, FAVOURITE
@@ -46,7 +47,7 @@ def run(backbone: Backbone, interrupted: Callable[[], object]) -> dict[str, Any]
         pass
     if not plain.run.finished:
         return {}
-    board, picture = lab.LabBoard(elsewhere.sizes(backbone)), plain
+    board, picture = LoopBoard(elsewhere.sizes(backbone)), plain
     for number, knobs in enumerate(MOVES):
         if interrupted():
             return {}
@@ -56,7 +57,7 @@ def run(backbone: Backbone, interrupted: Callable[[], object]) -> dict[str, Any]
     return value | {"kind": kinds.PICTURES}
 
 
-def draw_picture(backbone: Backbone, prompt: Prompt, knobs: Mapping[str, float | str], board: lab.LabBoard) -> Board:
+def draw_picture(backbone: Backbone, prompt: Prompt, knobs: Mapping[str, float | str], board: LoopBoard) -> Board:
     """Draws a picture of the loop. knobs : replace the method's initial values"""
     start = start_values(FAVOURITE, backbone.suits)[1] | {"verify": "residual"}  # a relaxed rule cannot match the seed
     (run,) = LocalRunner().start(backbone, prompt, [(FAVOURITE, start | knobs)])

@@ -10,6 +10,7 @@ from weakref import WeakValueDictionary
 
 import gradio as gr
 
+from app.live.boards.loop import LoopBoard
 from app.live.boards.picture import Board
 from app.live.stream import Throttle
 from app.requests import validation
@@ -295,7 +296,7 @@ class LabTab:
             chosen, method = validation.method(name, work.backbone)
             knob_values = validation.knobs(knobs, method.knobs)
             loop = Loop(chosen, knob_values, validation.knobs(values, settings(work)), work.thing(text, cloud), validation.seed(seed), work)
-            board = lab.LabBoard(elsewhere.sizes(work.backbone))
+            board = LoopBoard(elsewhere.sizes(work.backbone))
             view = LoopView(board, secrets.token_hex(8), lab.made_with(work.backbone, loop.seed), work.kind)
             self.loops[visitor] = loop
             view.plain = yield from self.plain_speed(visitor, number, loop)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from app.live.boards.loop import LoopBoard
 from app.live.boards.mesh import MeshBoard
 from app.live.boards.picture import Board
 from app.live.stream import Growth
@@ -77,7 +78,7 @@ class Loop:
 class LoopView:
     """Display of a loop. facts : caption; plain : tokens per second of plain decoding, None = unknown; last : the latest board"""
 
-    board: lab.LabBoard
+    board: LoopBoard
     identity: str
     facts: dict[str, str]
     kind: str

@@ -39,10 +39,10 @@ def test_generate_shares_one_slot_and_knobs_do_not_wait_for_it(picto):
     page = studio.build(picto, local=True)
     queued = [f for f in page.fns.values() if f.queue and f.name != "leave"]  # a closing page waits for nothing
     alone = {("engine", 1), ("reading", 1), ("importing", 1), ("drawing", 1), ("race", 1)}
-    assert {(f.concurrency_id, f.concurrency_limit) for f in queued} == {*alone, ("replaying", 2)}
+    assert {(f.concurrency_id, f.concurrency_limit) for f in queued} == alone
     assert len([f for f in page.fns.values() if not f.queue]) > 5
     public = {f.api_name for f in page.fns.values() if f.api_visibility != "private"}
-    assert public == {"generate_image", "generate_mesh", "replay"}
+    assert public == {"generate_image", "generate_mesh"}
 
 
 def test_a_waiting_call_of_another_program_is_counted_although_it_has_no_ticket_yet(picto, tmp_path):

@@ -17,12 +17,10 @@ from mcp.types import CallToolResult, ImageContent, TextContent
 from PIL import Image
 
 from app.commands import studio as command
-from app.requests import meshes, pictures
+from app.requests import meshes
 from app.server import tools
 from engine.errors import NotSupported
 from engine.mesh.read import read
-from engine.methods import find
-from engine.run import generate
 
 CHAIR = meshes.EXAMPLES / "chair.ply"
 
@@ -55,7 +53,7 @@ def call(address: str, tool: str, progress: Callable | None = None, **arguments:
 def tools_by_name(address: str) -> dict[str, Any]:
     """The tools by the ends of their names, which Gradio prefixes with the page's title."""
     tools = run_client(address, lambda client: client.list_tools()).tools
-    return {end: tool for tool in tools for end in ("generate_image", "generate_mesh", "replay") if tool.name.endswith(end)}
+    return {end: tool for tool in tools for end in ("generate_image", "generate_mesh") if tool.name.endswith(end)}
 
 
 def texts(result: CallToolResult) -> str:
@@ -65,7 +63,7 @@ def texts(result: CallToolResult) -> str:
 
 def test_the_three_endpoints_are_tools_with_a_description(studio):
     tools = tools_by_name(studio)
-    assert set(tools) == {"generate_image", "generate_mesh", "replay"}
+    assert set(tools) == {"generate_image", "generate_mesh"}
     assert len(run_client(studio, lambda client: client.list_tools()).tools) == 3, "the page's own handlers are no tools"
     assert all(tool.description for tool in tools.values())
     assert set(tools["generate_image"].inputSchema["properties"]) == {"prompt", "method", "seed", "size", "settings"}
@@ -92,14 +90,6 @@ def test_a_mesh_comes_from_a_cloud_in_the_call(studio):
     cloud = f"data:text/plain;base64,{base64.b64encode(lines.encode()).decode()}"
     result = call(studio, tools_by_name(studio)["generate_mesh"].name, cloud=cloud, settings={"face_budget": 8})
     assert not result.isError and ".glb" in texts(result) and "'watertight'" in texts(result), texts(result)
-
-
-def test_a_run_is_replayed(studio, picto):
-    prompt = pictures.read_prompt("a red apple", 2, {"values": {"size": "64 px"}}, picto)
-    run = generate(picto, find("sjdpp")[0], prompt).finish()
-    folder = studio.run_store.save(run)
-    result = call(studio, tools_by_name(studio)["replay"].name, run=folder.name)
-    assert not result.isError and f"'passes': {run.totals['forwards']}" in texts(result)
 
 
 def test_a_wrong_value_is_the_sentence(studio):
