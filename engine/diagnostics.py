@@ -78,7 +78,7 @@ def decision_arrays(steps: Items[Step]) -> dict[str, np.ndarray]:
         if step.trace.decisions is not None:
             for name in DECISIONS:
                 values = getattr(step.trace.decisions, name)
-                columns[f"decision_{name}"][at : at + len(values)] = values.cpu() if isinstance(values, Tensor) else values
+                columns[f"decision_{name}"][at : at + len(values)] = values
         at += len(step.tokens)
     return columns
 

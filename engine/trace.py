@@ -42,7 +42,7 @@ class RoundTrace:
 
 @dataclass(frozen=True)
 class DecisionTrace:
-    """The distributions that decided the k committed tokens of a pass. Arrays or tensors on any device.
+    """The distributions that decided the k committed tokens of a pass.
 
     tokens : int32 [k, K], the candidates: the committed token, the draft, and the most probable ones of the two distributions
     p, q   : float32 [k, K], their probabilities under the model and under the distribution that the draft was drawn from; q is nan where
@@ -51,12 +51,12 @@ class DecisionTrace:
     mass   : float32 [k], the sum of max(0, p - q): the probability that a draft from q is refused; nan as q
     """
 
-    tokens: Tensor | np.ndarray
-    p: Tensor | np.ndarray
-    q: Tensor | np.ndarray
-    draft: Tensor | np.ndarray
-    coin: Tensor | np.ndarray
-    mass: Tensor | np.ndarray
+    tokens: np.ndarray
+    p: np.ndarray
+    q: np.ndarray
+    draft: np.ndarray
+    coin: np.ndarray
+    mass: np.ndarray
 
 
 @dataclass(frozen=True)

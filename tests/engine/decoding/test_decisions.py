@@ -15,6 +15,7 @@ from engine.decoding.decisions import CANDIDATES, decisions
 from engine.diagnostics import DECISIONS, arrays, per_token, replay
 from engine.methods import find
 from engine.run import Run, generate
+from engine.trace import DecisionTrace
 from research.exactness.toy import Toy
 from tests.engine.backbones import tiny
 
@@ -53,7 +54,7 @@ def check(run: Run, passes: list[tuple[Rows, Draft]], by_coin: bool) -> None:
     assert len(run.steps) == len(passes)
     carried = None  # under match seed: the rows from which the last pass redrew
     for step, (rows, draft) in zip(run.steps, passes, strict=True):
-        record, k = step.trace.decisions, len(step.tokens)
+        record, k = DecisionTrace(*map(torch.from_numpy, vars(step.trace.decisions).values())), len(step.tokens)
         p, m = rows.p[:k], min(k, len(draft.tokens))
         assert torch.equal(record.p, p.gather(1, record.tokens.long()).float())
         assert all(token in row for token, row in zip(step.tokens, record.tokens.tolist(), strict=True))
