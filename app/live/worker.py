@@ -13,6 +13,7 @@ import mmap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import torch
@@ -114,16 +115,17 @@ def reads_alike(backbone: Backbone, one: Prompt, other: Prompt) -> bool:
 
 
 class LocalRunner:
-    """Decodes in this process. The cache of the newest finished run stays, so that its forks need not read their tokens again."""
+    """Decodes in this process. The cache of the newest finished run stays while a visitor's session has the run, so that its forks need not
+    read their tokens again."""
 
     def __init__(self) -> None:
-        self._newest: Run | None = None
+        self._newest: Callable[[], Run | None] = lambda: None
 
     def start(self, backbone: Backbone, prompt: Prompt, sides: Sides, left: Prompt | None = None) -> list[Run]:
         """A run for every side. left : the prompt of the sides after the first one; None = the same"""
         prompts = prompts_of(prompt, sides, left)
         runs = [generate(backbone, find(name)[0], own, knobs, name=name) for own, (name, knobs) in zip(prompts, sides, strict=True)]
-        for each, other in zip(runs, [self._newest, *[runs[0]] * len(runs)], strict=False):
+        for each, other in zip(runs, [self._newest(), *[runs[0]] * len(runs)], strict=False):
             if other and other.backbone is backbone and reads_alike(backbone, other.prompt, each.prompt):
                 each.shares = other
         return runs
@@ -133,9 +135,9 @@ class LocalRunner:
         first = runs[0]
         first.stays = True
         yield from run.race(runs)
-        if self._newest is not None and self._newest is not first:
-            self._newest.close()
-        self._newest = first
+        before, self._newest = self._newest(), ref(first)
+        if before is not None and before is not first:
+            before.close()
 
     def finish(self, runs: Sequence[Run]) -> None:
         """Finishes the runs, one after another."""

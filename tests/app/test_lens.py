@@ -227,8 +227,8 @@ def test_a_coin_decides_and_a_tree_shows_its_guesses(open_page: Any) -> None:
         )
         pass_tree = page.locator("#lens .ft-lens-tree")
         assert pass_tree.is_visible() == (name == "eagle")
-    said = re.fullmatch(r"This pass guessed (\d+) in a tree and kept (\d+)\..*", pass_tree.get_attribute("aria-label"))
-    assert int(said[1]) > int(said[2]) and page.inner_text("#lens .ft-lens-why").startswith("A tree")
+    assert re.match(r"This pass guessed \d+ in a tree and kept (\d+|none)\. ", pass_tree.get_attribute("aria-label"))
+    assert page.inner_text("#lens .ft-lens-why").startswith("A tree")
     at = page.get_attribute("#lens .ft-lens", "data-at")
     pass_tree.click(position={"x": 2, "y": 2})  # the first level: the first place of the pass
     assert re.search(r"pass \d+", page.inner_text("#lens .ft-lens-place")) and page.get_attribute("#lens .ft-lens", "data-at") <= at

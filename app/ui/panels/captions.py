@@ -29,13 +29,10 @@ def bpt_words(token: int) -> str:
         return "end of the mesh"
     if token >= BPT.special:
         return f"new patch, block {_digits(token - BPT.special, BPT.per_axis[0])}"
-    level = max(i for i, first in enumerate(BPT.first) if token >= first)
-    name = "offset" if level == BPT.depth - 1 else "block"
-    return f"{name} {_digits(token - BPT.first[level], BPT.per_axis[level])}"
+    level = int(token >= BPT.first[1])
+    return f"{('block', 'offset')[level]} {_digits(token - BPT.first[level], BPT.per_axis[level])}"
 
 
 def _digits(number: int, base: int) -> str:
     """Coordinates "x y z" that the id of a level encodes."""
-    parts = [number // base**2, number // base % base, number % base]
-    placed = dict(zip(BPT.axes, parts, strict=True))
-    return " ".join(str(placed[axis]) for axis in range(3))
+    return f"{number // base**2} {number // base % base} {number % base}"

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from engine.backbones.trained import TrainedBackbone
 from engine.core import Backbone
 from engine.tuning.expected import Expected
 from engine.tuning.roofline import ACCELERATORS, BRANCHES, SIZES, ModelSize, size_of, speedups
@@ -23,9 +24,9 @@ TEMPLATE = """
 
 
 def sizes(backbone: Backbone) -> dict[str, ModelSize]:
-    """Sizes by name: a loaded model's own, then published ones."""
-    own = size_of(backbone)
-    return {backbone.name: own, **published(own.branches)}
+    """Sizes by name: the model's own if it is loaded, then published ones."""
+    own = {backbone.name: size_of(backbone)} if isinstance(backbone, TrainedBackbone) else {}  # else a saved run's
+    return {**own, **published(1 if backbone.sampling.guidance == 1 else BRANCHES)}
 
 
 def published(branches: int = BRANCHES) -> dict[str, ModelSize]:

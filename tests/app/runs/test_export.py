@@ -168,7 +168,7 @@ def test_an_mp4_of_meshes_has_their_frames(meshes, tmp_path):
 
     boards = [exporting.play_to_end(MeshBoard(FinishedRun.open(folder))) for folder in meshes]
     blank = np.zeros((mesh_pictures.SIDE, mesh_pictures.SIDE, 3), np.uint8)
-    drawn = RaceFrames([blank, blank], [[blank, blank]] * mesh_pictures.FRAMES, [blank])
+    drawn = RaceFrames([[blank, blank]] * mesh_pictures.FRAMES, [blank])
     path = mesh_pictures.write_race(drawn, boards, ["XSpecMesh", "Plain decoding"], tmp_path / "race.mp4")
     assert count_frames_and_secs(str(path)) == (30, pytest.approx(race_files.SECONDS + race_files.HOLD))
 

@@ -61,10 +61,10 @@ def texts(result: CallToolResult) -> str:
     return " ".join(part.text for part in result.content if isinstance(part, TextContent))
 
 
-def test_the_three_endpoints_are_tools_with_a_description(studio):
+def test_both_endpoints_are_tools_with_a_description(studio):
     tools = tools_by_name(studio)
     assert set(tools) == {"generate_image", "generate_mesh"}
-    assert len(run_client(studio, lambda client: client.list_tools()).tools) == 3, "the page's own handlers are no tools"
+    assert len(run_client(studio, lambda client: client.list_tools()).tools) == 2, "the page's own handlers are no tools"
     assert all(tool.description for tool in tools.values())
     assert set(tools["generate_image"].inputSchema["properties"]) == {"prompt", "method", "seed", "size", "settings"}
 

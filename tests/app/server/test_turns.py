@@ -29,6 +29,7 @@ class Gated(LocalRunner):
     """Decodes while the gate is open; a stopped run ends at once. began: prompts in the order of their runs; most: runs at a time"""
 
     def __init__(self) -> None:
+        super().__init__()
         self.gate, self.began, self.most, self.going, self.breaks = threading.Event(), [], 0, 0, 0
         self.gate.set()
 
