@@ -10,15 +10,14 @@ document.addEventListener("click", (event) => { // the card of a model links to 
 });
 const before = new URLSearchParams(location.search).has("run") ? null : sessionStorage.getItem(OPEN);
 if (before) whenThere("#canvas-fast .ft-card[data-side]", () => tabsOf().find((tab) => tab.textContent.trim() === before)?.click());
-// Folds stay as the visitor left them, in later visits and when their panel is redrawn.
-const folds = document.getElementsByTagName("details"), states = recall({}), met = new WeakSet();
+// Folds stay as the visitor left them, in later visits and when their panel is redrawn, with new folds or with the old ones closed.
+const folds = document.getElementsByTagName("details"), states = recall({});
 const nameOf = (fold) => `${fold.closest("[data-model]")?.dataset.model ?? fold.closest("[id]").id}: ${fold.firstElementChild.textContent}`;
-document.addEventListener("toggle", ({ target }) => { if (met.has(target)) remember(Object.assign(states, { [nameOf(target)]: target.open })); }, true);
-function restoreFolds() {
-  for (const fold of folds) {
-    if (!met.has(fold)) fold.open = states[nameOf(fold)] ?? fold.open;
-    met.add(fold);
-  }
-}
-new MutationObserver(restoreFolds).observe(document.body, { childList: true, subtree: true });
-restoreFolds();
+document.addEventListener("click", ({ target }) => { // before it opens or closes
+  const fold = target.closest?.("summary")?.parentElement;
+  if (fold) remember(Object.assign(states, { [nameOf(fold)]: !fold.open }));
+});
+const restore = (fold) => { fold.open = states[nameOf(fold)] ?? fold.open; };
+document.addEventListener("toggle", ({ target }) => { if (target.localName === "details") restore(target); }, true);
+new MutationObserver(() => [...folds].forEach(restore)).observe(document.body, { childList: true, subtree: true });
+[...folds].forEach(restore);
