@@ -126,7 +126,7 @@ class LocalRunner:
         prompts = prompts_of(prompt, sides, left)
         runs = [generate(backbone, find(name)[0], own, knobs, name=name) for own, (name, knobs) in zip(prompts, sides, strict=True)]
         for each, other in zip(runs, [self._newest(), *[runs[0]] * len(runs)], strict=False):
-            if other and other.backbone is backbone and reads_alike(backbone, other.prompt, each.prompt):
+            if each.prompt.prefix and other and other.backbone is backbone and reads_alike(backbone, other.prompt, each.prompt):
                 each.shares = other
         return runs
 
@@ -134,10 +134,12 @@ class LocalRunner:
         """Advances the runs; see engine.run.race."""
         first = runs[0]
         first.stays = True
-        yield from run.race(runs)
-        before, self._newest = self._newest(), ref(first)
-        if before is not None and before is not first:
-            before.close()
+        try:
+            yield from run.race(runs)
+        finally:
+            before, self._newest = self._newest(), ref(first)
+            if before is not None and before is not first:
+                before.close()
 
     def finish(self, runs: Sequence[Run]) -> None:
         """Finishes the runs, one after another."""

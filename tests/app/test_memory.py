@@ -20,7 +20,7 @@ from engine.networks.sequence import TransformerSequence
 from engine.run import Run
 from tests.app.visitor import Visitor, wait_until
 
-FIRST, LATER = 4, 12  # visitors before and after the first measurement
+FIRST, LATER = 8, 12  # visitors before and after the first measurement
 TABS = ("image", "mesh")
 KINDS = (Run, Ticket, Visit, Growth, KVCache, TransformerSequence, Input)
 CHAIR = (meshes.EXAMPLES / "chair.ply").read_bytes()

@@ -57,17 +57,17 @@ function tellCandidates(record) {
 
 // The trees of the passes, by step: tokens, parents, p and q of the nodes, and the kept nodes in order.
 function readTrees({ first, ...texts }) {
-  const list = (name, Kind = Int32Array) => numbers(texts[name], Kind), found = new Map();
+  const list = (name, Kind = Int32Array) => numbers(texts[name], Kind), trees = new Map();
   const values = { tokens: list("tree_tokens"), parents: list("tree_parents"), p: list("tree_p", Float32Array), q: list("tree_q", Float32Array), kept: bytes(texts.tree_accepted) };
   let from = 0;
   list("step_nodes").forEach((count, i) => {
     const own = Object.fromEntries(Object.entries(values).map(([name, all]) => [name, all.subarray(from, from + count)]));
     const depths = [];
     own.parents.forEach((parent) => depths.push(parent < 0 ? 1 : depths[parent] + 1));
-    found.set(first + i, { ...own, path: Array.from(own.kept.keys()).filter((node) => own.kept[node]), levels: Math.max(0, ...depths) });
+    trees.set(first + i, { ...own, path: Array.from(own.kept.keys()).filter((node) => own.kept[node]), levels: Math.max(0, ...depths) });
     from += count;
   });
-  return found;
+  return trees;
 }
 
 // The guesses for the place at this level of a tree: the nodes below the kept one before it.

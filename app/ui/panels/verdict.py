@@ -92,22 +92,22 @@ def encode(fast: Growth, plain: Growth | None, words: Words = PICTURE, seconds: 
     return line | {"detail": f"{line['detail']} {_background_sentence(fast.run)}".rstrip()}
 
 
-def with_objects(line: Mapping[str, Any], count: ObjectCount | None, asked: Understood) -> dict[str, Any]:
+def with_objects(line: Mapping[str, Any], count: ObjectCount | None, reading: Understood) -> dict[str, Any]:
     """The line of a finished picture. The headline is positive only if the judge sees the requested objects, and the model understood the
-    prompt; else it is about the picture. count : None = the judge cannot tell; asked : the model's reading of the prompt"""
+    prompt; else it is about the picture. count : None = the judge cannot tell; reading : the model's, of the prompt"""
     if (
         line["state"] != "done"
         or line["headline"] == NOTHING_KNOWN
-        or (count and count.matches and not asked.missing and not asked.remarks)
+        or (count and count.matches and not reading.missing and not reading.remarks)
     ):
         return dict(line)
     neutral = {**line, "tone": "even" if line.get("tone") == "good" else line.get("tone", "")}
     advice = ""
     if count and not count.matches:
-        found = f"{count.detected} of {count.requested} object{'s' * (count.requested > 1)} found"
-        headline, advice = found if count.detected < count.requested else f"{count.others} more than requested", f"{SEED} "
-    elif asked.missing:
-        headline = f"Left out: {', '.join(asked.missing[:MOST_NAMED])}{' …' * (len(asked.missing) > MOST_NAMED)}"
+        detected = f"{count.detected} of {count.requested} object{'s' * (count.requested > 1)} found"
+        headline, advice = detected if count.detected < count.requested else f"{count.others} more than requested", f"{SEED} "
+    elif reading.missing:
+        headline = f"Left out: {', '.join(reading.missing[:MOST_NAMED])}{' …' * (len(reading.missing) > MOST_NAMED)}"
     else:
         return neutral
     detail = f"{advice}{line['headline']}{'' if line['headline'].endswith(' s') else '.'} {line['detail']}"
