@@ -80,7 +80,6 @@ def mesh(page: Page) -> None:
     open_tab(page, "Mesh", "#mesh-ready i")
     page.wait_for_selector("#mesh-notes p")
     wait_for_race(page, "mesh-")
-    page.wait_for_selector("#mesh-download-turntable:not([disabled])")
     page.click("#mesh [data-mode=both]")
     page.locator("#mesh select").select_option("accepted")
 

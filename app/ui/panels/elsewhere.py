@@ -15,7 +15,7 @@ from engine.tuning.roofline import ACCELERATORS, BRANCHES, SIZES, ModelSize, siz
 MACHINES = {"H100": "an H100", "H200": "an H200", "RTX 4090": "an RTX 4090", "M4 Max": "an M4 Max"}
 TEMPLATE = """
   <div class="ft-elsewhere" style="visibility: hidden">
-    <label>Speed-up on <select class="ft-control"><option value="">this machine, measured</option></select></label>
+    <label>Speed-up on <select class="ft-control"><option value="">this machine</option></select></label>
     <details><summary>How it is computed</summary><p>A computed pass over R rows takes its launches and the longer of two
     times: reading all weights once at 87 % of the published bandwidth, or R times the products of a row at the published rate, in bfloat16.
     A small model's pass is nearly all launches, so there rows cost next to nothing. Tokens, rows and passes of the drafter are
