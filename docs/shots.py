@@ -136,7 +136,7 @@ def take(page: Page, name: str, theme: str) -> None:
     page.evaluate("scrollTo(0, 0)")
     if theme == "light":
         page.evaluate("document.querySelector('.ft-theme').click()")
-    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    page.evaluate("() => new Promise((done) => setTimeout(done, 1000))")  # charts take their new colours
     write(Image.open(io.BytesIO(page.screenshot())).convert("RGB"), FOLDER / f"{name}-{theme}.webp")
     if theme == "light":
         page.evaluate("document.querySelector('.ft-theme').click()")

@@ -37,7 +37,7 @@ class SketchedMesh(MeshBoard):
         super().__init__(run)
         self._sketch, self._drawn = Sketch(run.prompt.points.cpu().numpy()), 0
 
-    def picture(self) -> np.ndarray:
+    def growing(self) -> np.ndarray:
         """uint8 [H, W, 4]: the faces so far, and opacity."""
         faces = self.faces
         self._sketch.add(dequantize(faces[self._drawn :]))
@@ -46,7 +46,7 @@ class SketchedMesh(MeshBoard):
 
     def final(self) -> np.ndarray:
         """uint8 [H, W, 3]: the picture for the file."""
-        mesh = Image.fromarray(self.picture())
+        mesh = Image.fromarray(self.growing())
         behind = Image.new("RGB", mesh.size, BEHIND)
         behind.paste(mesh, mask=mesh)
         return np.asarray(behind)

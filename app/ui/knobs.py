@@ -67,6 +67,12 @@ def label(knob: Knob) -> str:
     return knob.label or knob.name.replace("_", " ").capitalize()
 
 
+def moved(knob: Knob, *values: float | str) -> dict[str, str]:
+    """A moved knob in words: its symbol or label, and its values before and after."""
+    before, after = (knob.words.get(v, v) if isinstance(v, str) else f"{v:g}" for v in values)
+    return {"letter": knob.symbol or label(knob), "before": before, "after": after}
+
+
 def explanation(knob: Knob) -> str:
     """Help text of a knob, with its name in commands and the API if the label differs."""
     return f"{knob.help} Also called {knob.name}." if knob.help and knob.label else knob.help

@@ -65,6 +65,7 @@ def test_every_setting_is_counted_apart(picto):
     assert value["places"][2] == "an H100 with a 7B model"
     assert [s["ratios"][2] for s in value["settings"]] == pytest.approx([s["compression"] for s in value["settings"]], abs=1e-3)
     assert value["turned"][-1]["letter"] == "δ" and value["now"] == third.number
+    assert {("Tolerance", "off", "by an amount")} <= {(t["letter"], t["before"], t["after"]) for t in value["turned"]}
     times = np.frombuffer(base64.b64decode(value["time"]), np.float32)
     assert len(times) == len(board.samples) and (np.diff(times) > 0).all() and times[-1] == pytest.approx(board.clock)
 

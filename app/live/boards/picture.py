@@ -97,6 +97,15 @@ class Board(Growth):
         through = self.draft_mask().reshape(self.rows, self.columns).repeat(self.factor, 0).repeat(self.factor, 1)
         return np.where(through[:, :, None], np.asarray(enlarged.resize(picture.shape[1::-1], Image.Resampling.BICUBIC)), picture)
 
+    def growing(self) -> np.ndarray:
+        """uint8 [H, W, 4]: the picture so far, transparent where nothing is drawn yet; [H, W, 3] once the run has ended."""
+        picture = self.picture()
+        if self.ended:
+            return picture
+        drawn = ((self.verdict != PENDING) | self.draft_mask()).reshape(self.rows, self.columns)
+        opacity = 255 * drawn.repeat(self.factor, 0).repeat(self.factor, 1).astype(np.uint8)
+        return np.dstack([picture, opacity])
+
     def final(self, others: Iterable[Board] = ()) -> np.ndarray:
         """The finished picture, decoded once, or taken from another board of the race with the same tokens."""
         if self._final is None:

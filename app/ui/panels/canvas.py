@@ -176,8 +176,14 @@ def quantize(values: np.ndarray, high: float) -> np.ndarray:
 
 
 def data_url(picture: np.ndarray, lossless: bool) -> str:
-    """A picture, uint8 [H, W, 3], as a data: URL: PNG if lossless, else JPEG, which is faster."""
+    """A picture, uint8 [H, W, 3], or if lossless also [H, W, 4] with opacity, as a data: URL: PNG, else JPEG, which is faster."""
     kind = "PNG" if lossless else "JPEG"
     file = io.BytesIO()
     Image.fromarray(picture).save(file, kind, **({"compress_level": LIGHTLY} if lossless else {"quality": QUALITY}))
     return f"data:image/{kind.lower()};base64,{base64.b64encode(file.getvalue()).decode('ascii')}"
+
+
+def growing_url(board: Any) -> str:
+    """The picture of a board that has `growing`, uint8 [H, W, 3 or 4], as a data: URL."""
+    picture = board.growing()
+    return data_url(picture, lossless=picture.shape[2] == 4)  # JPEG has no opacity

@@ -8,7 +8,7 @@ from typing import Any
 import gradio as gr
 
 from app.ui.panels import panel
-from app.ui.panels.canvas import data_url
+from app.ui.panels.canvas import growing_url
 
 TEMPLATE = """
 <section class="ft-grid" hidden>
@@ -27,9 +27,8 @@ def build(elem_id: str) -> gr.HTML:
 
 
 def cell(board: Any, label: str, words: str = "", settings: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Value of one result. board : has `picture`, uint8 [H, W, 3 or 4]; words : about it; settings : of its run, once it has ended"""
-    picture = board.picture() if board.count else None
-    shown = "" if picture is None else data_url(picture, lossless=picture.shape[2] == 4)  # JPEG has no opacity
+    """Value of one result. board : see `growing_url`; words : about it; settings : of its run, once it has ended"""
+    shown = growing_url(board) if board.count else ""
     return {"label": label, "seed": board.run.prompt.seed, "picture": shown, "words": words, "settings": settings}
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from app.live.boards.loop import KnobChange, LoopBoard, Setting
 from app.live.boards.picture import Board
+from app.ui.knobs import moved
 from app.ui.method_menu import title_of
 from app.ui.panels import PLOT, canvas, elsewhere, panel, to_text
 from app.ui.panels.runs import changed_knobs
@@ -100,7 +101,7 @@ def encode(
         "made": caption,
         "clock": board.clock,
         "pictures": board.pictures,
-        "picture": canvas.data_url(picture.picture(), lossless=False) if picture else None,
+        "picture": canvas.growing_url(picture) if picture else None,
         "prompt": picture.run.prompt.text if picture else None,
         "film": [{"number": board.pictures - i, "picture": small, "text": f"{title_of(name)}, {seconds:.2f} s"}
                  for i, (small, name, seconds) in enumerate(reversed(board.film))],
@@ -141,9 +142,10 @@ def setting(each: Setting, board: LoopBoard) -> dict[str, Any]:
 
 
 def in_words(turned: KnobChange, now: Setting | None) -> dict[str, Any]:
-    """A moved knob: its symbol, its values as text, and the time."""
-    if turned.name == "method":
-        return {"time": turned.time, "letter": "", "before": title_of(str(turned.before)), "after": title_of(str(turned.after))}
-    letters = {k.name: k.symbol for k in find(now.name)[0].knobs} if now else {}
-    before, after = (v if isinstance(v, str) else f"{v:g}" for v in (turned.before, turned.after))
-    return {"time": turned.time, "letter": letters.get(turned.name) or turned.name.replace("_", " "), "before": before, "after": after}
+    """A moved knob, or a change of the method, and its time."""
+    knob = next((each for each in find(now.name)[0].knobs if each.name == turned.name), None) if now else None
+    if knob:
+        return moved(knob, turned.before, turned.after) | {"time": turned.time}
+    titles = [title_of(str(each)) if turned.name == "method" else str(each) for each in (turned.before, turned.after)]
+    name = "" if turned.name == "method" else turned.name.replace("_", " ")  # of a method that has been left
+    return {"letter": name, "before": titles[0], "after": titles[1], "time": turned.time}

@@ -4,17 +4,18 @@ moved knobs."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import gradio as gr
 import numpy as np
 
-from app.live.stream import Move, Trail
+from app.live.stream import Trail
+from app.ui.knobs import moved
 from app.ui.panels import CHART, panel, to_text
 from app.ui.panels.canvas import VERDICTS_TEXT
 from app.ui.panels.race import RaceFrame, RacePanel
-from engine.core import Knob, Method
+from engine.core import Method
 from engine.diagnostics import to_numbers
 
 IMPOSSIBLE = -30.0  # energy shown for an impossible token
@@ -47,6 +48,7 @@ def encode(trail: Trail, method: Method, state: str, limit: int, caption: Mappin
     """
     energies = "energy" in trail.trace_names
     series = {name: np.array(values, np.float32) for name, values in trail.series.items()}
+    knobs = {knob.name: knob for knob in method.knobs}
     return {
         "state": state,
         "about": about(trail, method),
@@ -61,7 +63,7 @@ def encode(trail: Trail, method: Method, state: str, limit: int, caption: Mappin
         "energy": to_text(finite(series["energy"])) if energies else "",
         "threshold": to_text(finite(series["threshold"])) if energies else "",
         "last": newest(trail) if energies else None,
-        "moves": [in_words(move, method.knobs) for move in trail.moves],
+        "moves": [moved(knobs[move.name], move.before, move.after) | {"token": move.token} for move in trail.moves],
         "deviation": deviation_words(trail.deviation),
     }
 
@@ -87,13 +89,6 @@ def newest(trail: Trail) -> dict[str, Any] | None:
 def finite(values: np.ndarray) -> np.ndarray:
     """Values as float32, at least IMPOSSIBLE; nan stays."""
     return np.maximum(values, IMPOSSIBLE, dtype=np.float32)
-
-
-def in_words(move: Move, knobs: Iterable[Knob]) -> dict[str, Any]:
-    """A moved knob: its symbol, its values as text, and the number of tokens committed before it took effect."""
-    letters = {k.name: k.symbol or k.name.replace("_", " ") for k in knobs}
-    before, after = (v if isinstance(v, str) else f"{v:g}" for v in (move.before, move.after))
-    return {"letter": letters[move.name], "before": before, "after": after, "token": move.token}
 
 
 def deviation_words(deviation: float | None) -> str:

@@ -115,6 +115,8 @@ def test_a_partial_picture_shows_what_is_missing(picto):
     picture = board.picture()
     assert len(np.unique(picture[8:, 8:].reshape(-1, 3), axis=0)) == 1
     assert picture[:8, :8].std() > 0
+    opacity = board.growing()[..., 3]
+    assert (opacity[:8, :8] == 255).all() and opacity[8:].max() == opacity[:, 8:].max() == 0
 
 
 def test_only_what_changed_is_sketched_and_fine_pictures_take_a_share(picto, monkeypatch):

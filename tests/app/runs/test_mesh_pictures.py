@@ -51,9 +51,9 @@ def test_a_growing_mesh_is_drawn_as_far_as_it_has_grown(low):
     for number, step in enumerate(run):
         board.add(step)
         if number % 8 == 0 or run.finished:
-            opaque.append((board.picture()[..., 3] > 0).sum())
+            opaque.append((board.growing()[..., 3] > 0).sum())
     assert opaque == sorted(opaque) and len(set(opaque)) > 2
     whole = mesh_pictures.SketchedMesh(run)
     for step in run.steps:
         whole.add(step)
-    assert (whole.picture() == board.picture()).all() and board.final().shape == (*board.picture().shape[:2], 3)
+    assert (whole.growing() == board.growing()).all() and board.final().shape == (*board.growing().shape[:2], 3)
