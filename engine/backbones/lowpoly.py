@@ -34,7 +34,7 @@ from engine.mesh.bpt_tokens import BPT, TokenParser, dequantize, mesh_of, parse
 from engine.mesh.guide import Guide
 from engine.mesh.repeats import RepeatCount
 from engine.networks.card import has_card
-from engine.networks.mesh_decoder import ConditionKV, MeshModel, MeshSettings, describe, face_level, settings_of
+from engine.networks.mesh_decoder import ConditionKV, MeshDecoder, MeshModel, MeshSettings, describe, face_level, settings_of
 from engine.networks.native_blocks import quicken
 from engine.networks.rows import AdapterRows, RowSplit
 from engine.networks.sequence import TransformerSequence
@@ -260,6 +260,11 @@ def load_model(folder: Path = FOLDER) -> MeshModel:
     except (KeyError, IndexError, ValueError, TypeError) as e:
         raise MissingWeights(f"The weights in {folder} lack {e}. Restore them with git.") from e
     return build_network(lambda **sizes: MeshModel(MeshSettings(**sizes)), settings, tensors, files[0]).eval()
+
+
+def untrained(folder: Path = FOLDER) -> MeshDecoder:
+    """A decoder of the shipped one's shape, as its card describes it, with random weights."""
+    return MeshDecoder(MeshSettings(**need(read_card(folder), "model.settings", dict, folder)))
 
 
 def load(path: str | None = None, device: str = "cpu", dtype: str = "auto", option: str = "") -> Lowpoly:

@@ -10,8 +10,11 @@ three terms from the measured curve of this machine. Keys and values, the verdic
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import combinations
+from operator import itemgetter
 
 from torch import nn
 
@@ -80,6 +83,10 @@ class Roofline:
         """Milliseconds of a pass over this many rows."""
         return self.launches + max(self.weights, rows * self.row)
 
+    def ratios(self, curve: CostCurve) -> list[float]:
+        """The measured time of each point over the computed one."""
+        return [time / self.at(rows) for rows, time in curve.points]
+
     def speedup(self, tokens: float, rows: float, drafts: float) -> float:
         """Speed-up over plain decoding. tokens, rows : of a pass, on average; drafts : passes of one row that it takes
         besides, in passes of the whole model"""
@@ -87,13 +94,17 @@ class Roofline:
 
 
 def size_of(backbone: Backbone) -> ModelSize:
-    """The size of a loaded model: the linear layers of its blocks and its output layer."""
-    blocks = next(each for each in backbone.draft_trunk.children() if isinstance(each, nn.ModuleList))
+    """The size of a loaded model."""
+    return size_of_trunk(backbone.draft_trunk, backbone.vocabulary, 1 if backbone.sampling.guidance == 1 else BRANCHES)
+
+
+def size_of_trunk(trunk: nn.Module, vocabulary: int, branches: int) -> ModelSize:
+    """The size of a decoder: the linear layers of its blocks and its output layer; its tensors may be on the meta device."""
+    blocks = next(each for each in trunk.children() if isinstance(each, nn.ModuleList))
     layers = {name: each for name, each in blocks.named_modules() if hasattr(each, "in_features")}
     width = list(layers.values())[-1].out_features
     read = sum(each.in_features * each.out_features for name, each in layers.items() if not name.endswith(".key_value"))  # once per prompt
-    branches = 1 if backbone.sampling.guidance == 1 else BRANCHES
-    return ModelSize(read + width * backbone.vocabulary, len(blocks), OWN.get(type(blocks[0]), HOSTED), branches)
+    return ModelSize(read + width * vocabulary, len(blocks), OWN.get(type(blocks[0]), HOSTED), branches)
 
 
 def speedups(counts: Expected, sizes: Mapping[str, ModelSize]) -> dict[tuple[str, str], float]:
@@ -116,11 +127,19 @@ def computed(accelerator: Accelerator, size: ModelSize) -> Roofline:
     return Roofline(1e3 * size.nodes * accelerator.launch, 1e3 * read, 1e3 * product)
 
 
-def fitted(curve: CostCurve) -> Roofline:
-    """The roofline through three points of a measured curve: its first is the time of one row; the widest and the one nearest to an eighth
-    of it give the slope. The other points test the formula."""
-    (_, plain), *others, (most, longest) = curve.points
-    middle, time = min(others, key=lambda point: abs(point[0] - most / 8))
-    row = max(0.0, (longest - time) / (most - middle))
-    launches = min(plain - row, max(0.0, longest - most * row))
-    return Roofline(launches, plain - launches, row)
+def fitted(curve: CostCurve) -> tuple[Roofline, float]:
+    """The roofline nearest to a measured curve of two points or more, and the greatest ratio between the two.
+
+    Each candidate has a level for the first points and a line through two, scaled so that it lies as far above the curve as below.
+    """
+    found = []
+    for (few, short), (many, long) in combinations(curve.points, 2):
+        row = max(0.0, (long - short) / (many - few))
+        for _, end in curve.points:
+            level = math.sqrt(curve.points[0][1] * end)
+            launches = min(level, max(0.0, short - few * row))
+            ratios = Roofline(launches, level - launches, row).ratios(curve)
+            middle = math.sqrt(min(ratios) * max(ratios))
+            found.append((max(ratios) / middle, Roofline(middle * launches, middle * (level - launches), middle * row)))
+    apart, nearest = min(found, key=itemgetter(0))
+    return nearest, apart

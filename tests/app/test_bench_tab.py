@@ -8,6 +8,7 @@ import json
 import pytest
 from playwright.sync_api import expect
 
+import engine
 from app.requests import meshes as mesh_requests
 from app.requests.pictures import settings
 from app.ui import knobs
@@ -16,6 +17,7 @@ from app.ui.tabs import bench_rows, bench_tab, restoring, subject
 from engine import assets
 from engine.errors import BadFile, BadKnob, NotSupported
 from engine.methods import find
+from engine.tuning.roofline import size_of
 from research.bench import meshes
 from research.bench.on_page import Benchmark, MeshBenchmark, PictureBenchmark
 from research.bench.rows import append_csv
@@ -57,6 +59,10 @@ def test_speed_ups_are_computed_where_rows_are_known(tables):
         assert {title for title, point in points.items() if not point["ratios"]} == unknown and not tables[name]["counted"]
         for point in filter(lambda each: each["ratios"], points.values()):  # rows are free there, and a drafter's pass is one of 30 layers
             assert 0.8 < point["ratios"][at] / point["compressions"][0] < 1.001
+
+
+def test_recorded_tables_of_meshes_know_the_size_of_lowpoly():
+    assert elsewhere.of_recorded_meshes()["lowpoly"] == size_of(engine.load("lowpoly"))
 
 
 def form_of(point, backbone, declared) -> dict:

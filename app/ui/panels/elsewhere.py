@@ -7,10 +7,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from engine.backbones import lowpoly
 from engine.backbones.trained import TrainedBackbone
 from engine.core import Backbone
+from engine.mesh.bpt_tokens import BPT
 from engine.tuning.expected import Expected
-from engine.tuning.roofline import ACCELERATORS, BRANCHES, SIZES, ModelSize, size_of, speedups
+from engine.tuning.roofline import ACCELERATORS, BRANCHES, SIZES, ModelSize, size_of, size_of_trunk, speedups
 
 MACHINES = {"H100": "an H100", "H200": "an H200", "RTX 4090": "an RTX 4090", "M4 Max": "an M4 Max"}
 TEMPLATE = """
@@ -27,6 +29,11 @@ def sizes(backbone: Backbone) -> dict[str, ModelSize]:
     """Sizes by name: the model's own if it is loaded, then published ones."""
     own = {backbone.name: size_of(backbone)} if isinstance(backbone, TrainedBackbone) else {}  # else a saved run's
     return {**own, **published(1 if backbone.sampling.guidance == 1 else BRANCHES)}
+
+
+def of_recorded_meshes() -> dict[str, ModelSize]:
+    """Sizes by name: lowpoly's, which the recorded tables are of, then published ones."""
+    return {lowpoly.Lowpoly.name: size_of_trunk(lowpoly.untrained(), BPT.vocabulary, branches=1), **published(1)}
 
 
 def published(branches: int = BRANCHES) -> dict[str, ModelSize]:

@@ -75,7 +75,7 @@ class BenchTab:
         self.sessions, self.runner = place.studio.sessions, place.studio.runner
         self.queue = EngineQueue(self.sessions, self.prefix, IDLE)
         self.backbone, self.mesh, self.local = place.studio.backbone, place.studio.mesh, place.studio.local
-        self.models = {kinds.PICTURES: elsewhere.sizes(self.backbone), kinds.MESHES: elsewhere.published(1)}
+        self.models = {kinds.PICTURES: elsewhere.sizes(self.backbone), kinds.MESHES: elsewhere.of_recorded_meshes()}
         self.recorded = bench_rows.read_tables(assets.benches(), self.models)
         with gr.Row(elem_classes="ft-main"):
             with gr.Column(elem_classes="ft-settings", scale=0, min_width=288):

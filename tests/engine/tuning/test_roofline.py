@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -56,11 +58,13 @@ def test_a_loaded_model_is_as_large_as_its_linear_layers() -> None:
 
 
 @pytest.mark.parametrize("line", [Roofline(0.8, 0.5, 0.14), Roofline(0.0, 1.0, 0.25), Roofline(1.5, 0.1, 0.01)])
-def test_three_terms_are_recovered_from_a_curve(line: Roofline) -> None:
-    curve = CostCurve(tuple((rows, line.at(rows)) for rows in (1, 2, 4, 8, 16, 32, 64)))
-    again = fitted(curve)
-    assert all(again.at(rows) == pytest.approx(time, rel=0.12) for rows, time in curve.points)
-    assert again.at(1) == pytest.approx(line.at(1))
+@pytest.mark.parametrize("noise", [0.0, 0.05])
+def test_three_terms_are_recovered_from_a_curve(line: Roofline, noise: float) -> None:
+    curve = CostCurve(tuple((rows, line.at(rows) * (1 + noise * math.sin(rows))) for rows in (1, 2, 4, 8, 16, 32, 64)))
+    again, apart = fitted(curve)
+    assert max(*again.ratios(curve), *(1 / each for each in again.ratios(curve))) == pytest.approx(apart)
+    assert apart <= 1.005 + 1.2 * noise
+    assert all(again.at(rows) == pytest.approx(line.at(rows), rel=0.01 + 2.5 * noise) for rows in range(1, 65))
 
 
 def test_a_pass_waits_for_its_weights_or_for_its_products() -> None:
