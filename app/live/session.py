@@ -60,6 +60,7 @@ class Visit:
     wants: str = ""  # the tab that starts a run when the file is read
     results: dict[str, dict[str, Any]] = field(default_factory=dict)  # by tab, updates that its last run queued for the page
     newest: dict[str, int] = field(default_factory=dict)  # by tab, the number of its newest ticket
+    forkable: Run | None = None  # the newest run whose cache stays
 
 
 class RunWatcher(Protocol):
@@ -206,15 +207,19 @@ class Sessions:
             return any(t.visitor == visitor and tab in (None, t.tab) for t in tickets)
 
     def end(self, visitor: str, number: int) -> None:
-        """Returns a ticket in any state and frees the caches of its runs."""
+        """Returns a ticket in any state and frees the caches of its runs, but for one that stays as long as the visit."""
         with self._lock:
             ticket = self._ticket(visitor, number)
             if ticket is not None:
                 del self._begun[number]
             self._line = [t for t in self._line if (t.number, t.visitor) != (number, visitor)]
+            visit, ended = self._visits.get(visitor), ticket.runs if ticket else []
+            if visit and (stays := [run for run in ended if run.stays]):
+                [visit.forkable] = stays
         try:
-            for run in ticket.runs if ticket else []:
-                run.close()
+            for run in ended:
+                if not (visit and run.stays):
+                    run.close()
             if ticket is not None:
                 self._report(ticket)
         finally:

@@ -105,9 +105,9 @@ class RemoteRun(Run):
 def reads_alike(backbone: Backbone, one: Prompt, other: Prompt) -> bool:
     """True if a model reads two prompts alike, so that runs with a common prefix have the same cache."""
     ours, theirs = (
-        (f"{each.text} {backbone.added_words(each)}".rstrip(), each.label, each.size, each.about,
-         (each.sampling or backbone.sampling).guidance) for each in (one, other)
-    )  # fmt: skip
+        (backbone.words_read(each), each.label, each.size, each.about, (each.sampling or backbone.sampling).guidance)
+        for each in (one, other)
+    )
     same_points = one.points is other.points or (
         one.points is not None and other.points is not None and torch.equal(one.points, other.points)
     )

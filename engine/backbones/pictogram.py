@@ -371,6 +371,10 @@ class Pictogram(TrainedBackbone):
         pictures = {name: small_look(self.looks.pictures[name]) for name in names if name in self.looks.pictures}
         return {(name, colour) for name, each in pictures.items() for colour in PLAIN if has_colour(each, colour)}
 
+    def words_read(self, prompt: Prompt) -> str:
+        """The known words, with the numbers of plurals and the background that the seed chooses."""
+        return " ".join(self._with_background(self._readable_words(prompt), prompt.seed))
+
     def added_words(self, prompt: Prompt) -> str:
         """The words of a background that the seed chooses, if the prompt names none and the model needs one; else ""."""
         words = self._readable_words(prompt)

@@ -218,6 +218,10 @@ class Backbone(Protocol):
         """The model's reading of a prompt. kept : misspelled words that are not corrected"""
         return Understood(text)
 
+    def words_read(self, prompt: Prompt) -> str | None:
+        """The prompt's text as the model reads it, with all that its seed chooses; by default the text itself."""
+        return prompt.text
+
     def added_words(self, prompt: Prompt) -> str:
         """The words that the model adds to those of a prompt, by its seed; "" if it adds none."""
         return ""

@@ -93,11 +93,7 @@ class TransformerSequence:
             self._static = StaticPasses(trunk, kv_cache.below, self._workspaces.borrow(kv_cache.below), vocabulary)
         self._launch: WaitingPass | None = None  # a pass that may not have started
         self._is_host: tuple[torch.dtype, bool] | None = None  # of the newest hidden states
-        if self.prefix > 1:
-            mask = causal_mask(self.prefix - 1, 0, self.device) if prefix_mask is None else prefix_mask
-            with torch.no_grad():  # no gradient goes through a cache, and attention with gradients takes longer
-                trunk.run(prefix[:, :-1], torch.arange(self.prefix - 1, device=self._slots_at), mask, kv_cache)
-            kv_cache.keep(list(range(self.prefix - 1)))
+        self._unread = (prefix[:, :-1], prefix_mask) if self.prefix > 1 else None  # until the first pass, or a copy of another cache
 
     @property
     def workspace(self) -> Workspace | None:
@@ -115,6 +111,7 @@ class TransformerSequence:
         tokens, which must be closed afterwards. Does nothing for passes without fixed shapes."""
         if self._static is None or (self.grammar is not None and self.masks is None):
             return
+        self._read_prompt()
         for count in {1, window}:
             drafts = torch.zeros(count - 1, dtype=torch.int64, device=self.device if count > 1 else HOST)
             slots = torch.arange(self.prefix, self.prefix + count)
@@ -131,7 +128,8 @@ class TransformerSequence:
         return len(self.tokens)
 
     def forward(self, draft: Draft) -> Rows:
-        """One pass over the pending token and the nodes of the draft."""
+        """One pass over the pending token and the nodes of the draft; the first one is preceded by a pass over the prompt."""
+        self._read_prompt()
         assert self.kv_cache.kept == self.prefix + self.length - len(self.pending), (
             self.kv_cache.kept,
             self.prefix,
@@ -159,6 +157,17 @@ class TransformerSequence:
         else:
             hidden, logits = self._run_adapted(x, slots, mask, draft.shared_rows, control)
         return self._rows(parents, hidden, self._subtract_bias(parents, logits))
+
+    def _read_prompt(self) -> None:
+        """Fills the cache with the rows of the prompt, once."""
+        if self._unread is None:
+            return
+        x, mask = self._unread
+        slots = torch.arange(self.prefix - 1, device=self._slots_at)
+        with torch.no_grad():  # no gradient goes through a cache, and attention with gradients takes longer
+            self.trunk.run(x, slots, causal_mask(self.prefix - 1, 0, self.device) if mask is None else mask, self.kv_cache)
+        self.kv_cache.keep(list(range(self.prefix - 1)))
+        self._unread = None
 
     def _on_host(self, hidden: Tensor) -> bool:
         """True if numpy verifies the rows of hidden states: chosen once per run, because the choice costs more than some verdicts."""
@@ -429,6 +438,7 @@ class TransformerSequence:
         }
         rows = list(takewhile(lambda row: row is not None, map(places.get, range(len(tokens) - 1))))
         self.kv_cache.copy(other.kv_cache, [*range(self.prefix), *rows])
+        self._unread = None
         new = tokens[: len(rows) + 1]
         self._append(new, self.ends is not None and any([self.ends(token) for token in new]))
         return len(new)

@@ -6,9 +6,11 @@ import json
 
 import pytest
 
+from app.live.session import Sessions
 from app.live.worker import LocalRunner
 from app.requests import meshes, pictures
 from app.runs import history
+from app.ui.tabs.decoder import TabRuns
 from app.ui.tabs.forking import read_fork
 from engine.cache import KVCache
 from engine.core import PLAIN, Prompt
@@ -108,15 +110,21 @@ def test_both_futures_of_one_prompt_read_the_shared_tokens_once(picto, made, mon
     ("method", "knobs"), [("sjdpp", {}), ("zipar", {"mode": "verified"})]
 )  # of the picture: its cache is in the order of positions, or of a wavefront
 def test_a_fork_of_the_newest_run_reads_none_of_its_tokens(picto, method, knobs):
-    runner = LocalRunner()
-    (made,) = runner.start(picto, Prompt("a dog", seed=5, size=64), [(method, {**knobs, "verify": "match seed"})])
+    runner, sessions = LocalRunner(), Sessions()
+    tab, number = TabRuns(sessions, runner), sessions.enter("visitor")
+    assert sessions.begin("visitor", number)
+    side = method, {**knobs, "verify": "match seed"}
+    (made,) = tab.start("visitor", number, picto, Prompt("dogs", seed=5, size=64), [side])
     for _ in runner.race([made]):
         pass
-    fork, prompt, sides = fork_of(request(made, temperature=picto.sampling.temperature, at=40, seed=6), picto)
+    sessions.end("visitor", number)
+    value, before, tokens = request(made, temperature=picto.sampling.temperature, at=40, seed=6), made.prompt, made.in_order
+    del made  # only the visit holds it
+    fork, prompt, sides = fork_of(value, picto)
     new, old = runner.start(picto, prompt, [sides[0], (PLAIN, {})], fork.before)
-    (again,) = runner.start(picto, made.prompt, [sides[0]])
+    (again,) = runner.start(picto, before, [sides[0]])
     assert passes_of(new, old) == [0, 0] and again.shares is None  # else each run of a prompt would hold the one before
-    assert old.finish().in_order == made.in_order != new.finish().in_order
+    assert old.finish().in_order == tokens != new.finish().in_order
 
 
 @pytest.mark.parametrize("name", ["settings", "tokens", "at", "token", "prompt", "seed", "temperature", "method"])

@@ -46,9 +46,8 @@ def read_fork(value: object, backbone: Backbone, declared: tuple[Knob, ...], rea
         raise BadPrompt(INCOMPLETE.format("no request"))
     form, origin = restoring.from_run({"ask": request}, backbone, knob_panel.encode("settings", declared), declared)
     old, shape = read(form, origin)
-    text, words = old.text, backbone.added_words(old)
-    if words:  # another seed would choose another background in the middle of the picture; and both futures read the same prompt
-        old = replace(old, text=f"{text} {words}")
+    text = old.text
+    old = replace(old, text=backbone.words_read(old))  # another seed would choose another background in the middle of the picture
     tokens, at = validation.tokens(request.get("tokens")), validation.whole(request.get("at"), "The number of kept tokens")
     if not 0 < at < len(tokens):
         raise BadPrompt(NOTHING_LEFT.format(at, len(tokens)))
