@@ -143,6 +143,7 @@ def check_links(tab, address: str) -> None:
         query["tokens"] = [base64.urlsafe_b64encode(tokens.tobytes()).decode().rstrip("=")]
         page.close()
         page = page.context.new_page()
+        page.add_init_script("sessionStorage.setItem('foretoken-tab', 'Models')")  # remembered, but a link overrides it
         page.goto(f"{address}?{urlencode(query, doseq=True)}")
         linked = RacePage(page, tab.kind)
         linked.part("runs", f'.ft-runs-status:has-text("{words}")').wait_for(timeout=DRAWN)
