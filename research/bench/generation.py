@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from engine.core import Prompt, Sampling
+from engine.core import NO_DRAFT, Prompt, Sampling
 from engine.errors import BadPrompt
 from engine.machine import device_of, has_fast_bfloat16
 from engine.methods import find
@@ -197,10 +197,12 @@ def break_even(width: int, cost: float) -> float:
     return high
 
 
+@torch.inference_mode()
 def memory_row(host: CallerModel) -> dict[str, Any]:
     """Returns the row of bytes: weights, our cache for one sequence, and the peak of this process."""
     weights = sum(p.numel() * p.element_size() for p in host.model.parameters())
     sequence = host.start(Prompt())
+    sequence.forward(NO_DRAFT)  # the first pass makes the cache
     cache = sequence.kv_cache.block.nbytes
     sequence.close()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

@@ -382,6 +382,7 @@ treeCanvas.addEventListener("click", (event) => {
   if (place !== undefined && place !== null) choose(place);
 });
 play.addEventListener("click", () => { if (timer) return pause(); pointed = true; playPass(); });
+document.addEventListener("click", ({ target }) => { if (target.closest?.("[data-do=fork], [data-do=vary]")) card.dataset.open = false; }); // their form is below the sheet
 part("[data-do=close]").addEventListener("click", () => { card.dataset.open = false; });
 for (const slider of sliders) {
   const show = () => { slider.parentElement.querySelector("output").textContent = Number(slider.value).toFixed(2); slider.style.setProperty("--at", `${(100 * (slider.value - slider.min)) / (slider.max - slider.min)}%`); };

@@ -239,7 +239,7 @@ class Run:
     """The parts of a run that sessions use."""
 
     def __init__(self) -> None:
-        self.stopped, self.closed = False, 0
+        self.stopped, self.stays, self.closed = False, False, 0
         self.method, self.backbone = SimpleNamespace(name="x", knobs=()), SimpleNamespace(name="y")
 
     def stop(self) -> None:
