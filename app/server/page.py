@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 import gradio as gr
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from app.server.key import ApiKey
@@ -21,10 +22,12 @@ class Page(gr.Blocks):
 
     routes   : further routes of its server, matched before the page's own paths
     answer_unrouted : answers errors 404 and 405
+    example  : makes the values of the panels, by id, that a page without a race shows; {} = none
     """
 
     routes: tuple[BaseRoute, ...] = ()
     answer_unrouted: Callable[..., Awaitable[Response]]
+    example: Callable[[], Mapping[str, Any]] = staticmethod(dict)
 
 
 def add_interfaces(page: Page, studio: StudioState, forget: Callable[[str], None], key: str, any_model: bool = False) -> None:
@@ -42,6 +45,10 @@ def add_interfaces(page: Page, studio: StudioState, forget: Callable[[str], None
         """All metrics as text."""
         return Response(metrics.text(), media_type=MEDIA_TYPE)
 
+    def example(request: Request) -> Response:
+        """The example race of a new page."""
+        return JSONResponse(page.example())
+
     api = ImagesApi(studio, Turns(page, sessions, forget), ApiKey(key), any_model)
-    page.routes = (*api.routes(), Route("/metrics", scrape, methods=["GET"]))
+    page.routes = (*api.routes(), Route("/metrics", scrape, methods=["GET"]), Route("/example", example, methods=["GET"]))
     page.answer_unrouted = api.answer_unrouted

@@ -283,7 +283,7 @@ def serve_page(
     outer = os.environ.get("GRADIO_ROOT_PATH", "") if root_path is None else root_path
     _, url, _ = page.launch(
         server_name=host, server_port=port, inbrowser=open_browser, quiet=True, share=False, show_error=True, ssr_mode=False,
-        theme=theme.theme(), css=theme.css(), head=theme.HEAD, footer_links=[], run_history=False, enable_monitoring=False,
+        theme=theme.theme(), css=theme.css(), head=theme.HEAD + theme.EXAMPLE, footer_links=[], run_history=False, enable_monitoring=False,
         mcp_server=mcp, pwa=True, favicon_path=str(theme.ICON), prevent_thread_lock=True, max_file_size=limits.upload,
         state_session_capacity=VISITORS, _frontend=False,  # else Gradio requests its own page first, and can time out on a busy machine
         root_path=outer, app_kwargs={

@@ -111,7 +111,7 @@ class TransformerSequence:
         tokens, which must be closed afterwards. Does nothing for passes without fixed shapes."""
         if self._static is None or (self.grammar is not None and self.masks is None):
             return
-        self._read_prompt()
+        self.read_prompt()
         for count in {1, window}:
             drafts = torch.zeros(count - 1, dtype=torch.int64, device=self.device if count > 1 else HOST)
             slots = torch.arange(self.prefix, self.prefix + count)
@@ -129,7 +129,7 @@ class TransformerSequence:
 
     def forward(self, draft: Draft) -> Rows:
         """One pass over the pending token and the nodes of the draft; the first one is preceded by a pass over the prompt."""
-        self._read_prompt()
+        self.read_prompt()
         assert self.kv_cache.kept == self.prefix + self.length - len(self.pending), (
             self.kv_cache.kept,
             self.prefix,
@@ -158,7 +158,7 @@ class TransformerSequence:
             hidden, logits = self._run_adapted(x, slots, mask, draft.shared_rows, control)
         return self._rows(parents, hidden, self._subtract_bias(parents, logits))
 
-    def _read_prompt(self) -> None:
+    def read_prompt(self) -> None:
         """Fills the cache with the rows of the prompt, once."""
         if self._unread is None:
             return

@@ -107,6 +107,7 @@ class CheckpointTeacher(Teacher):
         start, padding = self._rows(prompts)
         hosted = self._hosted_for(start.shape[1], padding)
         sequence = self.backbone.sequence(start, tuple(padding.tolist()), self.layout_of_it, self.sampling, hosted)
+        sequence.read_prompt()
         x, states, tokens = start[:, -1:], [], []
         for slot in range(start.shape[1] - 1, start.shape[1] - 1 + sequence.limit):
             states.append(sequence.trunk.run(x, torch.tensor([slot], device=x.device), None, sequence.kv_cache))

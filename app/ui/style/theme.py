@@ -16,6 +16,12 @@ const chosen = localStorage.getItem("foretoken-theme"), dark = matchMedia("(pref
 if (chosen ? chosen === "dark" : dark) document.documentElement.style.background = "#0c1016";
 </script>
 """  # sets the background before the first paint; the header's script does the rest
+EXAMPLE = """<script>
+if (!sessionStorage["foretoken-race"] && !new URLSearchParams(location.search).has("run")) {
+  window.exampleValues = fetch("example").then((answer) => answer.json());
+}
+</script>
+"""  # requests the example (example.js) while Gradio starts
 
 WEIGHTS = (400, 700)  # the font files of other weights lack most letters
 

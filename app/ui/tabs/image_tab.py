@@ -149,7 +149,8 @@ class PictureRace:
         gr.on([self.context.page.load, self.clock.tick], lambda name: self.refresh(tab, name), tab.form.method, fresh, **DIRECT)
         if tab.studio.examples:
             tab.studio.background.add(lambda: self._make_example(tab))
-            self.context.page.load(lambda: self._example(tab), None, unseen.example("example"), **DIRECT)
+            self.context.page.example = lambda: self._example(tab)
+            unseen.example("example")
 
     def fields(self) -> list[Component]:
         """The prompt field, and the notice of how it is understood."""
