@@ -1,6 +1,6 @@
-// Notes when the page is ready, when a run's first pixels are there, and when it changes: in milliseconds since the page was asked for.
+// Notes when the page is ready, when its example moves, when a run's first pixels are there, and when it changes: in milliseconds since the page was asked for.
 (() => {
-  const seen = window.foretokenSeen = { ready: null, clicked: null, first: null, updates: [], ended: null, begun: false };
+  const seen = window.foretokenSeen = { ready: null, moving: null, clicked: null, first: null, updates: [], ended: null, begun: false };
   const painted = (note) => requestAnimationFrame(() => requestAnimationFrame(note)); // when the next frame is on the screen
   const shown = (selector) => [...document.querySelectorAll(selector)].filter((each) => each.offsetParent);
   const FACES = ["plainFaces", "acceleratedFaces", "plainGhosts", "acceleratedGhosts"];
@@ -14,6 +14,14 @@
   });
   ready.observe(document, { childList: true, subtree: true, attributes: true, attributeFilter: ["data-side"] });
 
+  let before; // the seconds on the accelerated side of the example
+  requestAnimationFrame(function look(now) {
+    const own = document.querySelector("#canvas-fast .ft-card")?.innerText.match(/\d+\.\d\d/)?.[0];
+    if (own && before && own !== before) seen.moving = now;
+    else if (seen.clicked === null) requestAnimationFrame(look);
+    before ??= own;
+  });
+
   function begins() {
     if (seen.clicked === null || seen.first !== null) return;
     seen.first = 0;
@@ -21,7 +29,7 @@
   }
 
   window.addEventListener("click", ({ target }) => {
-    if (!target.closest?.("button.ft-go.primary")) return;
+    if (!target.closest?.("button.ft-go.primary, .ft-fork-go")) return;
     Object.assign(seen, { clicked: performance.now(), first: null, updates: [], ended: null, begun: false });
   }, true);
   window.addEventListener("foretoken:picture", begins);

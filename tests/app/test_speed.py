@@ -19,6 +19,7 @@ import httpx
 import pytest
 
 from app.requests.meshes import EXAMPLES
+from tests.app.race_page import drag
 from tests.app.shipped import Server, studio
 from tests.app.visitor import QUICK, STRANGE, Visitor, bug_in
 
@@ -51,9 +52,27 @@ def timed_page(context, address: str) -> Iterator:
     page.close()
 
 
-def race(page, prefix: str = "") -> dict[str, float]:
-    """Presses Generate; returns the seconds to the first pixels, to the result, and of the parts that the page reports."""
-    page.click(f"#{prefix}generate")
+def visit(page) -> dict[str, float]:
+    """Seconds until the page is ready and until its example moves, and the kilobytes that it received."""
+    page.wait_for_function("foretokenSeen.moving !== null")
+    return {name: page.evaluate(f"foretokenSeen.{name}") / 1000 for name in ("ready", "moving")} | {
+        "kilobytes": page.evaluate(RECEIVED) / 1000
+    }
+
+
+def fork(page, seed: int) -> dict[str, float]:
+    """Forks the picture in its middle; returns the seconds to the first new pixels, and to the result."""
+    page.click("#forks [data-do=fork]")
+    drag(page.locator("#forks [name=at]"), 512)
+    page.fill("#forks [name=seed]", str(seed))
+    page.wait_for_selector("#forks .ft-fork-go:not([disabled])")
+    times = race(page, press="#forks .ft-fork-go")
+    return {name: times[name] for name in ("first", "whole")}
+
+
+def race(page, prefix: str = "", press: str = "") -> dict[str, float]:
+    """Presses Generate or another button; returns the seconds to the first pixels, to the result, and of the parts that the page says."""
+    page.click(press or f"#{prefix}generate")
     page.wait_for_function("foretokenSeen.ended !== null")
     page.wait_for_selector(f"#{prefix}generate")
     page.wait_for_selector(f"{LAST_FILE[prefix]}:not([disabled])", timeout=4 * PATIENCE)  # encoded at low priority; would slow the next run
@@ -77,14 +96,17 @@ def print_medians(title: str, rows: list[dict[str, float]]) -> None:
 def test_the_times_of_the_page(browser, shipped):
     context = browser.new_context(viewport={"width": 1366, "height": 1000})
     with timed_page(context, shipped.address) as page:
-        first = {"ready": page.evaluate("foretokenSeen.ready") / 1000, "kilobytes": page.evaluate(RECEIVED) / 1000}
+        first = visit(page)
     with timed_page(context, shipped.address) as page:
-        later = {"ready": page.evaluate("foretokenSeen.ready") / 1000, "kilobytes": page.evaluate(RECEIVED) / 1000}
+        later = visit(page)
         print_medians("page, first visit", [first])
         print_medians("page, again", [later])
         assert first["ready"] > 0 and 100 < first["kilobytes"] > later["kilobytes"]  # the browser cache is not filled again
         page.evaluate("document.querySelector(`#bar button[data-size='128 px']`).click()")
         print_medians("picture, 128 px", [race(page) for _ in range(RUNS + 1)][1:])
+        page.evaluate("document.querySelector(`#bar button[data-size='256 px']`).click()")
+        race(page)
+        print_medians("fork of 256 px", [fork(page, seed) for seed in range(RUNS + 1)][1:])
         page.get_by_role("tab", name="Mesh", exact=True).click()
         page.wait_for_selector("#mesh-ready i", state="attached")
         page.wait_for_selector("#mesh .ft-mesh[data-points]:not([data-points='0'])")
