@@ -57,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
     backbone = load_backbone(options)
     if options.source:
         origin = fork(options.source, backbone, options.at, options.token)
-        prompt = replace(origin, text=options.prompt or origin.text, seed=options.seed)
+        prompt = replace(origin, text=options.prompt or backbone.words_read(origin), seed=options.seed)
     prompt = replace(prompt, sampling=with_values(prompt.sampling or backbone.sampling, sampling))
     backbone.start(prompt).close()  # an unreadable prompt is rejected before auto measures anything
     method, knobs = method_of(options, backbone)
