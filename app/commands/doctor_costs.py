@@ -67,9 +67,9 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
             continue
         label = f"{row['model']} {row['dtype']}, {row['threads']} thread{'s' if row['threads'] > 1 else ''}"
         curve = CostCurve.of(row["milliseconds"])
-        roofline, apart = fitted(curve)
+        roofline, deviation = fitted(curve)
         lines.append(f"{label:31}" + "".join(f"{time:8.2f}" for _, time in curve.points))
-        lines.append(f"{f'  roofline, within {apart - 1:.0%}':31}" + "".join(f"{roofline.at(width):8.2f}" for width, _ in curve.points))
+        lines.append(f"{f'  roofline, within {deviation - 1:.0%}':31}" + "".join(f"{roofline.at(width):8.2f}" for width, _ in curve.points))
         if row["extra"]:
             lines.append("  milliseconds of a method in addition to the pass, or per pass of its drafter:")
             lines += [f"    {name.replace(',', ', '):52}{cost:8.2f}" for name, cost in row["extra"].items()]

@@ -214,11 +214,12 @@ class Sessions:
                 del self._begun[number]
             self._line = [t for t in self._line if (t.number, t.visitor) != (number, visitor)]
             visit, ended = self._visits.get(visitor), ticket.runs if ticket else []
-            if visit and (stays := [run for run in ended if run.stays]):
-                [visit.forkable] = stays
+            forkable = ended[0] if visit and ended and ended[0].stays else None
+            if forkable:
+                visit.forkable = forkable
         try:
             for run in ended:
-                if not (visit and run.stays):
+                if run is not forkable:
                     run.close()
             if ticket is not None:
                 self._report(ticket)

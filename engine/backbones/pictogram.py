@@ -267,7 +267,7 @@ class Pictogram(TrainedBackbone):
         return [s * FACTOR for s in self.sides]
 
     def start(self, prompt: Prompt) -> TransformerSequence:
-        """Prefills a caption; raises BadPrompt if the text is empty or too long, or for a size that was not trained."""
+        """A sequence on a caption; raises BadPrompt if the text is empty or too long, or for a size that was not trained."""
         words = self._with_background(self._readable_words(prompt), prompt.seed)
         side, sampling = self._side(prompt.size), prompt.sampling or self.sampling
         branches = 1 if sampling.guidance == 1 else 2

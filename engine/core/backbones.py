@@ -231,7 +231,7 @@ class Backbone(Protocol):
         return {}
 
     def start(self, prompt: Prompt) -> Sequence:
-        """Prefills the prompt; raises BadPrompt."""
+        """A sequence on the prompt, which its first pass reads; raises BadPrompt."""
         ...
 
     def warm_up(self, window: int) -> None:

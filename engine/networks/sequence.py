@@ -128,7 +128,7 @@ class TransformerSequence:
         return len(self.tokens)
 
     def forward(self, draft: Draft) -> Rows:
-        """One pass over the pending token and the nodes of the draft; the first one is preceded by a pass over the prompt."""
+        """One pass over the pending token and the nodes of the draft; the first one reads the prompt before."""
         self.read_prompt()
         assert self.kv_cache.kept == self.prefix + self.length - len(self.pending), (
             self.kv_cache.kept,

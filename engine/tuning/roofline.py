@@ -99,7 +99,7 @@ def size_of(backbone: Backbone) -> ModelSize:
 
 
 def size_of_trunk(trunk: nn.Module, vocabulary: int, branches: int) -> ModelSize:
-    """The size of a decoder: the linear layers of its blocks and its output layer; its tensors may be on the meta device."""
+    """The size of a decoder: the linear layers of its blocks and its output layer."""
     blocks = next(each for each in trunk.children() if isinstance(each, nn.ModuleList))
     layers = {name: each for name, each in blocks.named_modules() if hasattr(each, "in_features")}
     width = list(layers.values())[-1].out_features
@@ -132,7 +132,7 @@ def fitted(curve: CostCurve) -> tuple[Roofline, float]:
 
     Each candidate has a level for the first points and a line through two, scaled so that it lies as far above the curve as below.
     """
-    found = []
+    candidates = []
     for (few, short), (many, long) in combinations(curve.points, 2):
         row = max(0.0, (long - short) / (many - few))
         for _, end in curve.points:
@@ -140,6 +140,6 @@ def fitted(curve: CostCurve) -> tuple[Roofline, float]:
             launches = min(level, max(0.0, short - few * row))
             ratios = Roofline(launches, level - launches, row).ratios(curve)
             middle = math.sqrt(min(ratios) * max(ratios))
-            found.append((max(ratios) / middle, Roofline(middle * launches, middle * (level - launches), middle * row)))
-    apart, nearest = min(found, key=itemgetter(0))
-    return nearest, apart
+            candidates.append((max(ratios) / middle, Roofline(middle * launches, middle * (level - launches), middle * row)))
+    deviation, nearest = min(candidates, key=itemgetter(0))
+    return nearest, deviation

@@ -94,12 +94,17 @@ def print_medians(title: str, rows: list[dict[str, float]]) -> None:
 @pytest.mark.browser
 @pytest.mark.panel
 def test_the_times_of_the_page(browser, shipped):
-    context = browser.new_context(viewport={"width": 1366, "height": 1000})
-    with timed_page(context, shipped.address) as page:
-        first = visit(page)
+    visits = []
+    for _ in range(RUNS + 1):  # of visitors whose browser knows nothing yet; for the first one the server builds the document
+        context = browser.new_context(viewport={"width": 1366, "height": 1000})
+        with timed_page(context, shipped.address) as page:
+            visits.append(visit(page))
+        if len(visits) <= RUNS:
+            context.close()
+    first = visits[-1]
     with timed_page(context, shipped.address) as page:
         later = visit(page)
-        print_medians("page, first visit", [first])
+        print_medians("page, first visit", visits[1:])
         print_medians("page, again", [later])
         assert first["ready"] > 0 and 100 < first["kilobytes"] > later["kilobytes"]  # the browser cache is not filled again
         page.evaluate("document.querySelector(`#bar button[data-size='128 px']`).click()")

@@ -61,9 +61,9 @@ def test_a_loaded_model_is_as_large_as_its_linear_layers() -> None:
 @pytest.mark.parametrize("noise", [0.0, 0.05])
 def test_three_terms_are_recovered_from_a_curve(line: Roofline, noise: float) -> None:
     curve = CostCurve(tuple((rows, line.at(rows) * (1 + noise * math.sin(rows))) for rows in (1, 2, 4, 8, 16, 32, 64)))
-    again, apart = fitted(curve)
-    assert max(*again.ratios(curve), *(1 / each for each in again.ratios(curve))) == pytest.approx(apart)
-    assert apart <= 1.005 + 1.2 * noise
+    again, deviation = fitted(curve)
+    assert max(*again.ratios(curve), *(1 / each for each in again.ratios(curve))) == pytest.approx(deviation)
+    assert deviation <= 1.005 + 1.2 * noise
     assert all(again.at(rows) == pytest.approx(line.at(rows), rel=0.01 + 2.5 * noise) for rows in range(1, 65))
 
 
